@@ -143,6 +143,9 @@ typedef struct {
    * the line to one node, each gets a share of it in proportion to its weight. ringd's setting
    * max_weight limits it. */
   uint32_t weight;
+  /* Since 1.5. Called about every 0.1 s by a thread that waits for other ranks in ringd_open or
+   * ringd_communicator_create; must not call the library. Not 0: RINGD_CANCELLED ends the wait. */
+  int32_t (*is_interrupted)(void* user_data);
 } ringd_options;
 
 typedef struct {
@@ -256,7 +259,8 @@ RINGD_EXPORT int32_t ringd_arena_contains(ringd_context* context, const void* ad
  *     another rank gave another list or matching by this name: the message has both.
  *   RINGD_ALREADY_EXISTS: one of these ranks has one of this name. RINGD_DEADLINE_EXCEEDED: the
  *     message names the ranks that have not called. RINGD_RESOURCE_EXHAUSTED: the job has 1,024.
- *     RINGD_ABORTED: the job has failed, or one of the ranks has left it. */
+ *     RINGD_ABORTED: the job has failed, or one of the ranks has left it. RINGD_CANCELLED: by
+ *     is_interrupted; the others may get the communicator nevertheless. */
 RINGD_EXPORT ringd_status ringd_communicator_create(ringd_context* context,
                                                     const ringd_communicator_options* options,
                                                     ringd_communicator* communicator);

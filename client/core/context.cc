@@ -90,6 +90,7 @@ Context::Context(const Options& options, Attachment attachment,
       cuda_library_(options.cuda_library),
       nccl_library_(options.nccl_library),
       wants_host_path_(options.wants_host_path),
+      is_interrupted_(options.is_interrupted),
       fork_guard_(attachment.lifeline.get()),
       control_(std::move(control)),
       lifeline_(std::move(attachment.lifeline)) {}
@@ -193,7 +194,7 @@ absl::Status Context::StartLifeline(const Options& options) {
 absl::Status Context::Join(const Options& options) {
   const Presence presence(calls_);
   absl::StatusOr<JoinedPlace> joined =
-      control_->Join(options.join, StartDeadline(options.join.start_timeout_ms));
+      control_->Join(options.join, StartDeadline(options.join.start_timeout_ms), is_interrupted_);
   if (!joined.ok()) return Explain(joined.status());
   joined_ = *std::move(joined);
   operation_timeout_ms_.store(joined_.operation_timeout_ms, std::memory_order_relaxed);

@@ -270,6 +270,7 @@ class Context {
   const std::string cuda_library_;
   const std::string nccl_library_;
   const bool wants_host_path_;
+  const InterruptCheck is_interrupted_;
   SlabInbox slab_inbox_;
   std::atomic<bool> device_opens_{false};  // some thread does; it alone writes the next one
   // While a GPU is opened: whom the engine may want to launch.

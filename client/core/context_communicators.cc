@@ -79,7 +79,7 @@ absl::StatusOr<ringd_communicator> Context::CreateCommunicator(
       asked.timeout_ms == 0 ? std::chrono::nanoseconds(kLongestCreate)
                             : std::chrono::milliseconds(asked.timeout_ms) + kLongestCreate;
   const absl::StatusOr<MadeCommunicator> made =
-      control_->CreateCommunicator(asked, Clock::now() + patience + kCreateMargin);
+      control_->CreateCommunicator(asked, Clock::now() + patience + kCreateMargin, is_interrupted_);
   if (!made.ok()) return state_.alive() ? Explain(made.status()) : state_.status();
   absl::StatusOr<LaneUse> lane = OpenLane(*made);
   if (!lane.ok()) return state_.alive() ? lane.status() : state_.status();

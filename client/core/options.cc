@@ -212,6 +212,11 @@ absl::StatusOr<Options> ResolveOptions(const ringd_options* given_or_null,
   } else {
     options.on_warning = WarnOnStandardError;
   }
+  if (given.is_interrupted != nullptr) {
+    options.is_interrupted = [callback = given.is_interrupted, user_data = given.user_data] {
+      return callback(user_data) != 0;
+    };
+  }
   return options;
 }
 

@@ -39,6 +39,7 @@ struct Options {
   // RINGD_HOST_PATH: tensors on the GPU are reduced in the host's memory.
   bool wants_host_path = false;
   std::function<void(const std::string& text)> on_warning;
+  InterruptCheck is_interrupted;
 };
 
 // `given` may be null. The order of precedence, field by field: the caller, RINGD_ variables, the

@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -183,6 +184,34 @@ TEST_CASE("Context: ringd's death while the ranks gather ends the join at once")
   CHECK_THAT(ringd_last_error(), Contains("ringd (pid ") && Contains("has gone"));
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(3));
   killer.join();
+}
+
+TEST_CASE("Context: an interrupt ends the wait for other ranks and leaves no session behind") {
+  FakeRingdSettings settings;
+  settings.join_hangs = true;
+  FakeRingd ringd(settings);
+  ringd_options options = OptionsFor(ringd);
+  int asked = 0;
+  options.user_data = &asked;
+  options.is_interrupted = [](void* count) {
+    return static_cast<std::int32_t>(++*static_cast<int*>(count) == 3);
+  };
+  const auto start = std::chrono::steady_clock::now();
+  CHECK(OpenError(options) == RINGD_CANCELLED);
+  CHECK_THAT(ringd_last_error(), Contains("interrupted"));
+  const auto waited = std::chrono::steady_clock::now() - start;
+  CHECK(waited > std::chrono::milliseconds(200));
+  CHECK(waited < std::chrono::milliseconds(kPatienceMs));
+  CHECK(asked == 3);
+  CHECK(Eventually([&] { return ringd.live_sessions() == 0; }));
+}
+
+TEST_CASE("Context: who may be interrupted, and is not, joins") {
+  FakeRingd ringd;
+  ringd_options options = OptionsFor(ringd);
+  options.is_interrupted = [](void*) { return std::int32_t{0}; };
+  const TestContext context(options);
+  CHECK(ringd.last_join().job_id == "test");
 }
 
 TEST_CASE("Context: what listens and is no ringd is an error, not a hang") {

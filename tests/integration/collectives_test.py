@@ -86,3 +86,9 @@ def test_large_gradients_in_all_ways_of_training(cluster: Cluster, layout: list[
 @pytest.mark.parametrize("layout", [[2], [1, 2]], ids=str)
 def test_traps_of_an_optimizer_are_right_or_named(cluster: Cluster, layout: list[int]) -> None:
     run(cluster, "optimizer_traps.py", layout)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("layout", [[2], [1, 2]], ids=str)
+def test_states_that_are_loaded_into_an_optimizer(cluster: Cluster, layout: list[int]) -> None:
+    run(cluster, "optimizer_states.py", layout)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import time
 
 import pytest
 
 from tests.integration.cluster import Cluster
+from tests.integration.failures.events import wait_until_joining
 
 # Rank 1 ends as it is told when all have reduced something once; the other waits for it.
 PROGRAM = """
@@ -200,3 +202,86 @@ def test_ctrl_c_ends_a_wait(cluster: Cluster) -> None:
     job.ranks[0].send(signal.SIGINT)
     assert job.ranks[0].wait(20) in (-signal.SIGINT, 130), job.transcript()
     assert "KeyboardInterrupt" in job.ranks[0].output
+
+
+START = """
+    import ringd.torch as hvd
+    import torch
+
+    hvd.init(start_timeout=120)
+    assert hvd.allreduce(torch.ones(3), op=hvd.Sum).tolist() == [2.0] * 3
+"""
+
+
+@pytest.mark.parametrize("layout", [[2], [1, 1]], ids=str)
+def test_the_wait_for_a_rank_that_does_not_come_ends_with_an_interrupt(
+    cluster: Cluster, layout: list[int]
+) -> None:
+    cluster.start_nodes(len(layout))
+    (first,) = cluster.start_job(START, layout, job_id="interrupted", only_ranks=[0]).ranks
+    wait_until_joining(cluster, first)
+    began = time.monotonic()
+    first.send(signal.SIGINT)
+    assert first.wait() == -signal.SIGINT, first.output
+    # Far below the start timeout, on a machine that is as busy as tests make it.
+    assert time.monotonic() - began < 10
+    assert "KeyboardInterrupt" in first.output, first.output
+    # It has left nothing: the job can start anew.
+    cluster.start_job(START, layout, job_id="interrupted").expect_success()
+
+
+CREATE = """
+    import signal
+
+    import ringd
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    context = ringd.Context()
+    if context.place.rank == 1:
+        signal.sigwait([signal.SIGUSR1])
+    else:
+        print("waiting", flush=True)
+        try:
+            context.create_communicator("both", [0, 1], timeout=120)
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+"""
+
+
+def test_the_wait_for_the_ranks_of_a_communicator_ends_with_an_interrupt(cluster: Cluster) -> None:
+    cluster.start_nodes(1)
+    job = cluster.start_job(CREATE, [2])
+    job.ranks[0].expect_output("waiting")
+    time.sleep(0.3)
+    job.ranks[0].send(signal.SIGINT)
+    job.ranks[0].expect_output("interrupted", 10)
+    job.ranks[1].send(signal.SIGUSR1)
+    job.expect_success()
+
+
+IN_A_BLOCK = """
+    import sys
+
+    import ringd
+
+    with ringd.Context() as context:
+        spec = ringd.TensorSpec("tensor", data_type=ringd.DataType.UINT8, shape=(4,))
+        (registration,) = context.register([spec])
+        buffer = context.arena_alloc(4)
+        context.wait(context.submit(registration, buffer, buffer))
+        if context.place.rank == 1:
+            sys.exit(3)
+        try:
+            context.wait(context.submit(registration, buffer, buffer))
+        except ringd.JobFailedError as error:
+            print(f"failed: {error}")
+"""
+
+
+def test_sys_exit_out_of_a_context_s_block_leaves_in_order(cluster: Cluster) -> None:
+    cluster.start_nodes(1)
+    job = cluster.start_job(IN_A_BLOCK, [2])
+    assert job.wait() == [0, 3], job.transcript()
+    assert "failed: " in job.ranks[0].output, job.transcript()
+    assert "left" in job.ranks[0].output, job.transcript()
+    assert "exited" not in job.ranks[0].output, job.transcript()

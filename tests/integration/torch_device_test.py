@@ -220,6 +220,83 @@ def test_without_nccl_cuda_tensors_go_by_the_host(cluster: Cluster, launcher: st
         cluster.start_job(source, [1, 1], environment=environment).expect_success()
 
 
+STATES = """
+    import ringd.torch as hvd
+    import torch
+    from emulated_cuda import EmulatedCuda
+    from torch import nn
+
+    hvd.init()
+    cuda = EmulatedCuda(hvd.local_rank())
+    torch.manual_seed(1)
+    model = cuda.move(nn.Linear(4, 2))
+    # As after loading a checkpoint: only the root has a state. Adam counts steps on the host.
+    adam = torch.optim.Adam(model.parameters(), lr=0.1)
+    optimizer = hvd.DistributedOptimizer(adam, model.named_parameters())
+    if hvd.rank() == 0:
+        for number, parameter in enumerate(model.parameters()):
+            ones = torch.ones(parameter.shape)
+            optimizer.state[parameter] = {
+                "step": torch.tensor(7.0),
+                "exp_avg": cuda.tensor((ones * (3 + number)).tolist()),
+                "exp_avg_sq": cuda.tensor((ones * 5).tolist()),
+            }
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    for number, parameter in enumerate(model.parameters()):
+        state = optimizer.state[parameter]
+        assert float(state["step"]) == 7.0 and cuda._find(state["step"]) is None
+        for name, expected in (("exp_avg", 3.0 + number), ("exp_avg_sq", 5.0)):
+            assert cuda._find(state[name]) is not None, name
+            assert state[name].unique().tolist() == [expected], state[name]
+    hvd.shutdown()
+"""
+
+
+def test_ranks_get_the_optimizer_state_that_the_root_has_on_its_gpu(cluster: Cluster) -> None:
+    start(cluster, STATES, [1, 1]).expect_success()
+
+
+MOVES = """
+    import ringd.torch as hvd
+    import torch
+    from emulated_cuda import EmulatedCuda
+    from ringd.torch.job import current
+    from ringd.types import Memory
+    from torch import nn
+
+    hvd.init()
+    cuda = EmulatedCuda(hvd.local_rank())
+    model = nn.Linear(4, 2, bias=False)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.0)
+    optimizer = hvd.DistributedOptimizer(sgd, model.named_parameters())
+    mean = (hvd.size() + 1) / 2
+
+
+    def train(first, expected):
+        for step in range(first, first + 3):
+            optimizer.zero_grad(set_to_none=False)
+            (model(torch.ones(1, 4)).sum() * (hvd.rank() + 1) * step).backward()
+            optimizer.step()
+            cuda.synchronize()
+            assert model.weight.grad.unique().tolist() == [mean * step], (step, model.weight.grad)
+        memories = {spec.memory for spec in current()._registrations if spec.name == "allreduce.weight"}
+        assert memories == expected, memories
+
+
+    train(1, {Memory.HOST})
+    cuda.move(model)
+    train(4, {Memory.HOST, Memory.DEVICE})
+    model.weight.data = torch.zeros(2, 4)
+    model.weight.grad = torch.zeros(2, 4)
+    train(7, {Memory.HOST, Memory.DEVICE})
+    hvd.shutdown()
+"""
+
+
+def test_a_model_may_move_to_the_gpu_and_back_after_its_optimizer_was_wrapped(cluster: Cluster) -> None:
+    start(cluster, MOVES, [1, 1]).expect_success()
+
+
 DIES = """
     import time
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
+#include <grpcpp/completion_queue.h>
 #include <grpcpp/create_channel_posix.h>
 #include <grpcpp/support/channel_arguments.h>
 #include <unistd.h>
@@ -27,6 +28,7 @@ namespace {
 // were over.
 constexpr std::size_t kRegisterMessageBytes = 48 * 1024;
 constexpr std::size_t kNumbersPerMessage = 8192;
+constexpr std::chrono::milliseconds kInterruptInterval{100};
 
 absl::Status FromGrpc(const grpc::Status& status) {
   // The numbers are the same.
@@ -40,8 +42,8 @@ class GrpcControlChannel final : public ControlChannel {
         stub_(v1::Client::NewStub(channel_)),
         token_(std::move(token)) {}
 
-  absl::StatusOr<JoinedPlace> Join(const JoinParameters& parameters,
-                                   Clock::time_point deadline) override {
+  absl::StatusOr<JoinedPlace> Join(const JoinParameters& parameters, Clock::time_point deadline,
+                                   const InterruptCheck& is_interrupted) override {
     v1::JoinRequest request;
     request.set_job_id(parameters.job_id);
     request.set_rank(parameters.places.rank);
@@ -61,8 +63,13 @@ class GrpcControlChannel final : public ControlChannel {
     v1::JoinReply reply;
     grpc::ClientContext context;
     Prepare(context, deadline);
-    const grpc::Status status = stub_->Join(&context, request, &reply);
-    if (!status.ok()) return FromGrpc(status);
+    const absl::Status status =
+        is_interrupted == nullptr
+            ? FromGrpc(stub_->Join(&context, request, &reply))
+            : Interruptible(context, is_interrupted, reply, [&](grpc::CompletionQueue* queue) {
+                return stub_->AsyncJoin(&context, request, queue);
+              });
+    if (!status.ok()) return status;
     JoinedPlace place;
     place.communicator = reply.communicator();
     place.generation = reply.generation();
@@ -144,8 +151,9 @@ class GrpcControlChannel final : public ControlChannel {
     return reply.text();
   }
 
-  absl::StatusOr<MadeCommunicator> CreateCommunicator(const AskedCommunicator& asked,
-                                                      Clock::time_point deadline) override {
+  absl::StatusOr<MadeCommunicator> CreateCommunicator(
+      const AskedCommunicator& asked, Clock::time_point deadline,
+      const InterruptCheck& is_interrupted) override {
     v1::CreateCommunicatorRequest request;
     request.set_name(asked.name);
     request.mutable_ranks()->Add(asked.ranks.begin(), asked.ranks.end());
@@ -154,8 +162,13 @@ class GrpcControlChannel final : public ControlChannel {
     grpc::ClientContext context;
     Prepare(context, deadline);
     v1::CreateCommunicatorReply reply;
-    const grpc::Status status = stub_->CreateCommunicator(&context, request, &reply);
-    if (!status.ok()) return FromGrpc(status);
+    const absl::Status status =
+        is_interrupted == nullptr
+            ? FromGrpc(stub_->CreateCommunicator(&context, request, &reply))
+            : Interruptible(context, is_interrupted, reply, [&](grpc::CompletionQueue* queue) {
+                return stub_->AsyncCreateCommunicator(&context, request, queue);
+              });
+    if (!status.ok()) return status;
     return MadeCommunicator{.id = reply.communicator(),
                             .number = reply.number(),
                             .node_count = reply.node_count(),
@@ -204,6 +217,30 @@ class GrpcControlChannel final : public ControlChannel {
     context.set_deadline(
         std::chrono::system_clock::now() +
         std::chrono::duration_cast<std::chrono::system_clock::duration>(deadline - Clock::now()));
+  }
+
+  // The call that `begin` begins. kCancelled: it was interrupted, and ringd may have answered.
+  template <typename Reply, typename Begin>
+  static absl::Status Interruptible(grpc::ClientContext& context,
+                                    const InterruptCheck& is_interrupted, Reply& reply,
+                                    Begin begin) {
+    grpc::CompletionQueue queue;
+    grpc::Status status;
+    begin(&queue)->Finish(&reply, &status, nullptr);
+    bool interrupted = false;
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue.AsyncNext(&tag, &ok, std::chrono::system_clock::now() + kInterruptInterval) ==
+           grpc::CompletionQueue::TIMEOUT) {
+      if (interrupted || !is_interrupted()) continue;
+      interrupted = true;
+      context.TryCancel();  // it comes out at once
+    }
+    queue.Shutdown();
+    while (queue.Next(&tag, &ok)) {
+    }
+    if (interrupted) return absl::CancelledError("the wait for other ranks was interrupted");
+    return FromGrpc(status);
   }
 
   static void Fill(v1::TensorDescription& message, std::uint32_t communicator,

@@ -3,6 +3,7 @@
 #define RINGD_CLIENT_CORE_ATTACH_CONTROL_CHANNEL_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -72,6 +73,10 @@ struct OpenedDevice {
   std::string why_host;       // empty: that was asked for
 };
 
+// Whether to wait for other ranks no longer. Asked about every 0.1 s by the thread that waits; may
+// be empty.
+using InterruptCheck = std::function<bool()>;
+
 // Thread safety: any thread may call anything.
 // Blocking: each call blocks until its deadline at most; when ringd dies, all return kUnavailable.
 // Errors: as proto/rpc/client.proto gives them, with ringd's words.
@@ -82,8 +87,10 @@ class ControlChannel {
 
   virtual ~ControlChannel() = default;
 
+  // kCancelled: it was interrupted.
   virtual absl::StatusOr<JoinedPlace> Join(const JoinParameters& parameters,
-                                           Clock::time_point deadline) = 0;
+                                           Clock::time_point deadline,
+                                           const InterruptCheck& is_interrupted) = 0;
   // ringd's numbers, in the order of `tensors`.
   virtual absl::StatusOr<std::vector<RegisteredNumbers>> Register(
       std::uint32_t communicator, std::span<const TensorDescription> tensors,
@@ -96,8 +103,10 @@ class ControlChannel {
                                                        std::uint32_t tensor,
                                                        std::span<const std::uint32_t> metas,
                                                        Clock::time_point deadline) = 0;
-  virtual absl::StatusOr<MadeCommunicator> CreateCommunicator(const AskedCommunicator& asked,
-                                                              Clock::time_point deadline) = 0;
+  // kCancelled: it was interrupted. The other ranks may get the communicator nevertheless.
+  virtual absl::StatusOr<MadeCommunicator> CreateCommunicator(
+      const AskedCommunicator& asked, Clock::time_point deadline,
+      const InterruptCheck& is_interrupted) = 0;
   // `id` is ringd's.
   virtual absl::Status DestroyCommunicator(std::uint32_t id, Clock::time_point deadline) = 0;
   // Device memory on a GPU; it, or the engine's channel if this process launches, comes as a notice

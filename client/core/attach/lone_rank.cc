@@ -57,8 +57,8 @@ absl::StatusOr<Shared> MakeShared(const std::string& name, std::uint64_t bytes) 
 
 class LoneControlChannel final : public ControlChannel {
  public:
-  absl::StatusOr<JoinedPlace> Join(const JoinParameters& parameters,
-                                   Clock::time_point /*deadline*/) override {
+  absl::StatusOr<JoinedPlace> Join(const JoinParameters& parameters, Clock::time_point /*deadline*/,
+                                   const InterruptCheck& /*is_interrupted*/) override {
     JoinedPlace place;
     place.generation = 1;
     place.combines_locally = true;
@@ -101,8 +101,9 @@ class LoneControlChannel final : public ControlChannel {
   }
 
   // They all go the way of the rank's own memory.
-  absl::StatusOr<MadeCommunicator> CreateCommunicator(const AskedCommunicator& /*asked*/,
-                                                      Clock::time_point /*deadline*/) override {
+  absl::StatusOr<MadeCommunicator> CreateCommunicator(
+      const AskedCommunicator& /*asked*/, Clock::time_point /*deadline*/,
+      const InterruptCheck& /*is_interrupted*/) override {
     MutexLock lock(mutex_);
     const std::uint32_t number = ++last_communicator_;
     return MadeCommunicator{.id = number, .number = number};

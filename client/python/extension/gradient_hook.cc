@@ -59,7 +59,10 @@ bool GradientHook::NotePass(PyObject* gradient) {
 bool GradientHook::IsArenaFree(bool& is_free) const {
   is_free = false;
   if (!arena.tensor || Py_REFCNT(arena.tensor.get()) != 1) return true;
-  return arena.memory.IsUnshared(is_free);
+  // share_memory() gives the tensor memory elsewhere, and this one back.
+  void* address = nullptr;
+  if (!AddressOf(arena.tensor.get(), address)) return false;
+  return address != arena.address || arena.memory.IsUnshared(is_free);
 }
 
 // Whether the gradient is where it is reduced, or can be reduced from where it is.
@@ -69,7 +72,7 @@ bool GradientHook::IsUsual(PyObject* gradient, bool in_arena, bool& usual) const
   if (!in_arena) return IsArenaFree(usual);
   void* address = nullptr;
   if (!AddressOf(gradient, address)) return false;
-  usual = address == arena.address;  // else it was changed through `.data`
+  usual = address == arena.address;  // else it was changed through `.data`, or share_memory()
   return true;
 }
 

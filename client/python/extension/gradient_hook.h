@@ -91,7 +91,8 @@ struct GradientHook {
   // Counts a pass that submits nothing. `gradient` may be None.
   bool NotePass(PyObject* gradient);
 
-  // Whether the memory in the arena may be overwritten: the program has kept nothing of it.
+  // Whether the memory in the arena may be overwritten: the program has kept nothing of it, and has
+  // not moved the tensor elsewhere.
   bool IsArenaFree(bool& is_free) const;
 
  private:

@@ -218,6 +218,7 @@ PyObject* MakeGradientHookType(PyObject* type_of_contexts) {
       {"gradient", T_OBJECT, offsetof(HookObject, hook.flight.gradient), READONLY, nullptr},
       {"result", T_OBJECT, offsetof(HookObject, hook.flight.result), READONLY, nullptr},
       {"arena", T_OBJECT, offsetof(HookObject, hook.arena.tensor), READONLY, nullptr},
+      {"arena_address", T_ULONGLONG, offsetof(HookObject, hook.arena.address), READONLY, nullptr},
       {nullptr, 0, 0, 0, nullptr},
   };
   static PyType_Slot slots[] = {

@@ -5,6 +5,8 @@
 // interface of client/ringd.h is known here; tensors are addresses.
 #include <Python.h>
 
+#include <cstdint>
+
 #include "client/python/extension/errors.h"
 #include "client/python/extension/gradient_hook_type.h"
 #include "client/python/extension/ringd_context.h"
@@ -17,6 +19,15 @@ namespace {
 // The types of contexts and of gradients' hooks; made once, by the first import.
 PyObject* context_type = nullptr;
 PyObject* gradient_hook_type = nullptr;
+
+// Whether a signal's handler has raised an exception (KeyboardInterrupt), which is then set. Only
+// the main thread has any to handle.
+std::int32_t IsInterrupted(void* /*user_data*/) {
+  const PyGILState_STATE state = PyGILState_Ensure();
+  const int raised = PyErr_CheckSignals();
+  PyGILState_Release(state);
+  return raised;
+}
 
 // open(socket, job_id, rank, size, local_rank, local_size, rendezvous, secret, start_timeout_ms,
 //      operation_timeout_ms, fusion, weight) -> Context. None and -1 mean: from the environment.
@@ -42,12 +53,13 @@ PyObject* Open(PyObject* /*module*/, PyObject* arguments) {
   options.start_timeout_ms = start_timeout_ms;
   options.operation_timeout_ms = operation_timeout_ms;
   options.weight = weight;
+  options.is_interrupted = IsInterrupted;
   ringd_context* context = nullptr;
   ringd_status status = RINGD_OK;
   Py_BEGIN_ALLOW_THREADS;
   status = ringd_open(&options, &context);
   Py_END_ALLOW_THREADS;
-  if (status != RINGD_OK) return RaiseStatus(status);
+  if (status != RINGD_OK) return PyErr_Occurred() != nullptr ? nullptr : RaiseStatus(status);
   return WrapContext(context_type, context);
 }
 

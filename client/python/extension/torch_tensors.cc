@@ -20,6 +20,7 @@ struct Torch {
   PyObject* grad;
   PyObject* dtype;
   PyObject* layout;
+  PyObject* is_cpu;
   PyObject* shape;
   PyObject* requires_grad;
   PyObject* version;
@@ -80,9 +81,11 @@ PyObject* SetTorch(PyObject* /*module*/, PyObject* arguments) {
     if (*method == nullptr) return nullptr;
   }
   const std::pair<PyObject**, const char*> names[] = {
-      {&made.grad, "grad"},        {&made.dtype, "dtype"},   {&made.layout, "layout"},
-      {&made.shape, "shape"},      {&made.nbytes, "nbytes"}, {&made.requires_grad, "requires_grad"},
-      {&made.version, "_version"}, {&made.cdata, "_cdata"},
+      {&made.grad, "grad"},        {&made.dtype, "dtype"},
+      {&made.layout, "layout"},    {&made.is_cpu, "is_cpu"},
+      {&made.shape, "shape"},      {&made.nbytes, "nbytes"},
+      {&made.version, "_version"}, {&made.requires_grad, "requires_grad"},
+      {&made.cdata, "_cdata"},
   };
   for (const auto& [name, text] : names) {
     *name = PyUnicode_InternFromString(text);
@@ -152,6 +155,8 @@ bool IsPlain(PyObject* tensor, const TensorForm& form, bool& plain) {
   if (!AttributeIs(tensor, torch.layout, torch.strided, same)) return false;
   if (!same) return true;
   if (!AttributeIs(tensor, torch.dtype, form.dtype.get(), same)) return false;
+  if (!same) return true;
+  if (!AttributeIs(tensor, torch.is_cpu, Py_True, same)) return false;
   if (!same) return true;
   const Reference shape(PyObject_GetAttr(tensor, torch.shape));
   if (!shape) return false;

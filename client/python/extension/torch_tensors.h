@@ -61,8 +61,8 @@ struct TensorForm {
 
   bool Read(PyObject* tensor);
 };
-// Whether `tensor` is a torch.Tensor itself, of this form, dense, contiguous, not lazily negated,
-// and without a graph behind it, so that a copy of its bytes is a copy of it.
+// Whether `tensor` is a torch.Tensor itself, of this form, in the host's memory, dense, contiguous,
+// not lazily negated, and without a graph behind it, so that a copy of its bytes is a copy of it.
 bool IsPlain(PyObject* tensor, const TensorForm& form, bool& plain);
 
 // The memory behind a tensor, kept to see whether others use it.

@@ -68,6 +68,9 @@ class GradientHook:
     # What set_arena was given.
     @property
     def arena(self) -> Any: ...
+    # Where that was then; 0 without one.
+    @property
+    def arena_address(self) -> int: ...
     # While an operation is in flight the hook is a key of `pending`.
     def __init__(
         self, parameter: Any, slow: Callable[[Any], None], pending: dict[Any, None], passes: int, /

@@ -16,8 +16,9 @@ class Context:
     job have joined.
 
     A process may have several contexts, one after another or at once. As a context manager it is
-    closed at the end of the block, and abandoned if that ends with an exception. Without launcher,
-    and without a ringd at the default socket, the process is one rank alone.
+    closed at the end of the block, also by ``sys.exit``, and abandoned if that ends with another
+    exception. Without launcher, and without a ringd at the default socket, the process is one rank
+    alone.
 
     Arguments, all by name; what is not given comes from the environment:
 
@@ -251,7 +252,8 @@ class Context:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> Literal[False]:
-        if error_type is None:
+        # sys.exit, with whatever code, is an end in order (exits.py).
+        if error_type is None or issubclass(error_type, SystemExit):
             self.close()
         else:
             self.abandon()

@@ -144,6 +144,19 @@ TEST_CASE("Options: a program built before there were weights has the variable's
   CHECK(absl::IsInvalidArgument(Resolve(&given, {}).status()));
 }
 
+TEST_CASE("Options: a program built before there were interrupts is not asked for one") {
+  ringd_options given{};
+  given.struct_size = offsetof(ringd_options, is_interrupted);
+  given.is_interrupted = [](void*) { return std::int32_t{1}; };  // what lies behind its structure
+  REQUIRE(Resolve(&given, {}).ok());
+  CHECK(Resolve(&given, {})->is_interrupted == nullptr);
+  given.struct_size = sizeof(given);
+  const absl::StatusOr<client::Options> resolved = Resolve(&given, {});
+  REQUIRE(resolved.ok());
+  REQUIRE(resolved->is_interrupted != nullptr);
+  CHECK(resolved->is_interrupted());
+}
+
 TEST_CASE("Options: a weight that makes no sense is refused with what is allowed") {
   ringd_options given{};
   given.struct_size = sizeof(given);

@@ -7,6 +7,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +15,7 @@ import ringd
 import torch
 from ringd import _ringd
 from ringd.torch import arena
-from ringd.torch.gradient_slot import GradientSlot
-from ringd.torch.job import Communicator, Job
+from ringd.torch.job import Job
 from ringd.types import TensorSpec
 from torch import nn
 
@@ -181,6 +181,13 @@ def memory_replaced_through_data(hooked: Hooked) -> None:
     gradient_of(hooked.parameter).data = torch.zeros_like(hooked.parameter)
 
 
+def memory_moved_for_other_processes(hooked: Hooked) -> None:
+    hooked.backward()
+    hooked.wait()
+    gradient_of(hooked.parameter).share_memory_()
+    hooked.parameter.grad = None
+
+
 def a_gradient_that_is_strided(hooked: Hooked) -> None:
     hooked.parameter.grad = torch.zeros(2 * len(hooked.parameter))[::2]
 
@@ -224,6 +231,7 @@ def memory_taken_away(hooked: Hooked) -> None:
         a_tensor_that_was_kept,
         another_parameter_with_the_tensor,
         memory_replaced_through_data,
+        memory_moved_for_other_processes,
         a_gradient_that_is_strided,
         a_subclass,
         another_shape,
@@ -265,6 +273,19 @@ def test_a_sparse_gradient_is_left_to_python(job: Job) -> None:
     hooked.parameter.grad = torch.sparse_coo_tensor(indices, values, (SMALL,), check_invariants=True)
     hooked.hook(hooked.parameter)
     hooked.expect_left_to_python()
+
+
+def test_a_gradient_that_is_not_in_the_host_s_memory_is_left_to_python(job: Job) -> None:
+    """Also one that is only counted."""
+    parameter: Any = SimpleNamespace(grad=torch.zeros(SMALL, device="meta"))
+    hooked = Hooked(job, SMALL, passes=2)
+    hook = _ringd.GradientHook(parameter, hooked.slow_calls.append, hooked.pending, 2)
+    hook.enter(0, job.in_flight)
+    hook.set_arena(arena.allocate(job, (SMALL,), torch.float32))
+    hook.arm(job.context.raw, hooked.registration)
+    hook(parameter)
+    assert hooked.slow_calls == [parameter]
+    assert hook.passes_left == 2
 
 
 def test_a_gradient_in_flight_is_left_to_python(job: Job) -> None:
@@ -372,30 +393,3 @@ def test_a_cycle_through_its_fields_is_collected() -> None:
     del pending, parameter, hook
     gc.collect()
     assert gone() is None
-
-
-def test_a_slot_arms_itself_with_its_first_gradient(job: Job) -> None:
-    parameter = nn.Parameter(torch.zeros(LARGE))
-    pending: dict[GradientSlot, None] = {}
-    slow_calls: list[torch.Tensor] = []
-
-    def slow(of: torch.Tensor) -> None:
-        slow_calls.append(of)
-        slot.submit()
-
-    slot = GradientSlot(parameter, slow, pending, 1, ringd.torch.Compression.none)
-    slot.describe(job, Communicator(0, 1), "slot", ringd.ReduceOp.SUM, 1.0, 2.0)
-    slot.registration = job.registration(slot.spec)
-    parameter.register_post_accumulate_grad_hook(slot)
-    for step in range(3):
-        parameter.grad = None
-        parameter.sum().backward()
-        assert list(pending) == [slot]
-        operations = [slot.operation]
-        job.context.wait_all(operations)
-        slot.finish()
-        pending.clear()
-        slot.restart_count()
-        assert gradient_of(parameter) is slot.arena
-        assert gradient_of(parameter).unique().tolist() == [2.0], step
-    assert len(slow_calls) == 1

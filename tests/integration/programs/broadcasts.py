@@ -144,6 +144,23 @@ def optimizer_state() -> None:
             assert torch.equal(value, hvd.broadcast(value, 0)), f"{type(optimizer).__name__} {name}"
 
 
+def objects_with_another_default_device() -> None:
+    """Objects are the host's, and so is what ranks agree by."""
+    for device in ("meta", "cpu"):
+        torch.set_default_device(device)
+        assert hvd.broadcast_object({"rank": hvd.rank()}, 1, "elsewhere") == {"rank": 1}
+        first = hvd.add_process_set([0])
+        assert first.included() == (hvd.rank() == 0)
+        hvd.remove_process_set(first)
+        assert hvd.empty(0).device.type == hvd.empty(3).device.type == "cpu"
+        linear = torch.nn.Linear(2, 2, device="cpu")
+        optimizer = torch.optim.SGD(linear.parameters(), lr=0.1, momentum=0.9)
+        if hvd.rank() == 0:
+            optimizer.state[linear.weight]["momentum_buffer"] = torch.ones(2, 2, device="cpu")
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+        assert optimizer.state[linear.weight]["momentum_buffer"].tolist() == [[1.0] * 2] * 2
+
+
 def main() -> None:
     torch.set_num_threads(1)
     hvd.init()
@@ -152,6 +169,7 @@ def main() -> None:
     objects()
     parameters()
     optimizer_state()
+    objects_with_another_default_device()
     hvd.barrier()
     print("all is well")
 

@@ -38,12 +38,14 @@ class EmulatedCuda:
         # What PyTorch makes of a tensor on a GPU is there, too.
         for owner, name in ((torch, "empty_like"), (torch.Tensor, "contiguous"), (torch.Tensor, "to")):
             setattr(owner, name, self._staying(getattr(owner, name)))
+        setattr(torch.Tensor, "is_cpu", property(lambda tensor: self._find(tensor) is None))  # noqa: B010
         for name, replacement in (
             ("is_on_gpu", lambda tensor: self._find(tensor) is not None),
             ("ordinal", lambda _: ordinal),
             ("address", self._address),
             ("current", lambda _: self.stream),
             ("keep_for_current", self._keep),
+            ("empty_beside", lambda _, shape, dtype: self.empty(*shape, dtype=dtype)),
             ("is_capturing", lambda _: False),
         ):
             setattr(cuda_streams, name, replacement)

@@ -290,6 +290,34 @@ def gan(style: str) -> None:
             assert torch.allclose(one, other, atol=1e-5), f"GAN, {style}: not as alone"
 
 
+def a_gan_s_gradients_set_to_zero_in_place() -> None:
+    """The optimizer waits for those that are being reduced; the model can't, and does harm."""
+    generator, discriminator = nn.Linear(2, 2), nn.Linear(2, 1)
+    for_make, for_judge = (
+        hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters(prefix))
+        for prefix, net in (("generator", generator), ("discriminator", discriminator))
+    )
+    ones = torch.ones(1, 2)
+    with warned(1, "'discriminator.", "discriminator.requires_grad_(False)"):
+        for _ in range(3):
+            for_judge.zero_grad(set_to_none=False)
+            discriminator(generator(ones).detach()).sum().backward()
+            assert gradient_of(discriminator).tolist() == [1.0]
+            for_judge.step()
+            for_make.zero_grad(set_to_none=False)
+            discriminator(generator(ones)).sum().backward()
+            for_make.step()
+    discriminator.zero_grad(set_to_none=False)
+    with refused("'discriminator.", "optimizer.zero_grad(set_to_none=False)"):
+        discriminator(generator(ones).detach()).sum().backward()
+    for_judge.zero_grad()
+
+
+def gradient_of(linear: nn.Linear) -> torch.Tensor:
+    assert linear.bias.grad is not None
+    return linear.bias.grad
+
+
 def _batch_of(rank: int, step: int) -> torch.Tensor:
     return torch.randn(ROWS, 4, generator=torch.Generator().manual_seed(100 * step + rank))
 
@@ -341,6 +369,7 @@ def main() -> None:
     more_passes_than_said()
     for style in ("optimizer", "model", "frozen"):
         gan(style)
+    a_gan_s_gradients_set_to_zero_in_place()
     parameters_of_two_optimizers()
     a_job_left_with_gradients_in_flight()
     print("all is well")

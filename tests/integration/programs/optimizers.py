@@ -55,6 +55,10 @@ def sgd(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
 
+def searching_along_lines(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.LBFGS(model.parameters(), max_iter=3, line_search_fn="strong_wolfe")
+
+
 def plain(optimizer: Any, model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> None:
     optimizer.zero_grad()
     loss_of(model, inputs, targets).backward()
@@ -162,6 +166,7 @@ def same_trainings() -> None:
     expect_same_training(
         with_closure, lambda model: torch.optim.LBFGS(model.parameters(), max_iter=3), tolerance=1e-8
     )
+    expect_same_training(with_closure, searching_along_lines, tolerance=1e-8)
 
 
 def steps_use_the_same_memory() -> None:

@@ -34,7 +34,7 @@ def empty(*shape: int | Sequence[int], dtype: torch.dtype | None = None) -> torc
 def allocate(job: Job, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     elements = math.prod(shape)
     if elements == 0:
-        return torch.empty(tuple(shape), dtype=dtype)
+        return torch.empty(tuple(shape), dtype=dtype, device="cpu")
     context = job.context
     size = elements * dtype.itemsize
     address = context.arena_alloc(size)

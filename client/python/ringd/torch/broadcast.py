@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ringd.errors import InvalidArgumentError
+from ringd.torch import cuda_streams
 from ringd.torch.job import Communicator, current
 from ringd.torch.operations import Handle, broadcast_spec, check_tensor, start, synchronize
 from ringd.torch.process_set import ProcessSet, communicator_of, global_process_set
@@ -166,7 +167,8 @@ def broadcast_object(
             content = _pickled(obj)
         except Exception as error:  # the others are waiting: tell them before anything else
             failure = error
-    announced = torch.tensor(_CANNOT_PICKLE if failure is not None else len(content))
+    # Objects are the host's, whatever the program's default device is.
+    announced = torch.tensor(_CANNOT_PICKLE if failure is not None else len(content), device="cpu")
     broadcast_(announced, root_rank, f"{base}.size", process_set)
     size = int(announced)
     if failure is not None:
@@ -175,7 +177,8 @@ def broadcast_object(
         raise InvalidArgumentError(f"{base}: rank {root_rank} could not pickle its object")
     if is_root and communicator.size == 1:
         return obj
-    buffer = torch.empty(max(_LEAST_OBJECT_BYTES, 1 << max(size - 1, 0).bit_length()), dtype=torch.uint8)
+    rounded = max(_LEAST_OBJECT_BYTES, 1 << max(size - 1, 0).bit_length())
+    buffer = torch.empty(rounded, dtype=torch.uint8, device="cpu")
     if is_root:
         buffer[:size] = torch.frombuffer(bytearray(content), dtype=torch.uint8)
     broadcast_(buffer, root_rank, f"{base}.content", process_set)
@@ -220,13 +223,15 @@ class _TensorPlace:
     index: int
     dtype: torch.dtype
     shape: tuple[int, ...]
+    on_gpu: bool
 
 
 def _without_tensors(state: Any, tensors: list[torch.Tensor]) -> Any:
     """`state` with places for its tensors, which are appended to `tensors`."""
     if isinstance(state, torch.Tensor):
         tensors.append(state)
-        return _TensorPlace(len(tensors) - 1, state.dtype, tuple(state.shape))
+        on_gpu = cuda_streams.is_on_gpu(state)
+        return _TensorPlace(len(tensors) - 1, state.dtype, tuple(state.shape), on_gpu)
     if isinstance(state, dict):
         return {key: _without_tensors(value, tensors) for key, value in state.items()}
     if type(state) in (list, tuple):
@@ -255,6 +260,14 @@ def _with_tensors(state: Any, tensors: list[torch.Tensor]) -> Any:
     return state
 
 
+def _memory_for(place: _TensorPlace, on_gpu: torch.Tensor | None) -> torch.Tensor:
+    """A tensor as the root's. `on_gpu`: one on this rank's GPU, if it has one; else the broadcast
+    says in what the ranks differ."""
+    if place.on_gpu and on_gpu is not None:
+        return cuda_streams.empty_beside(on_gpu, place.shape, place.dtype)
+    return torch.empty(place.shape, dtype=place.dtype, device="cpu")
+
+
 def broadcast_optimizer_state(
     optimizer: torch.optim.Optimizer,
     root_rank: int,
@@ -276,7 +289,9 @@ def broadcast_optimizer_state(
     skeleton = _without_tensors(optimizer.state_dict(), tensors) if is_root else None
     skeleton = broadcast_object(skeleton, root_rank, "optimizer_state", process_set)
     if not is_root:
-        tensors = [torch.empty(place.shape, dtype=place.dtype) for place in _places_in(skeleton)]
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        on_gpu = next(filter(cuda_streams.is_on_gpu, parameters), None)
+        tensors = [_memory_for(place, on_gpu) for place in _places_in(skeleton)]
     _broadcast_all(
         [(f"optimizer_state.{index}", tensor.detach()) for index, tensor in enumerate(tensors)],
         root_rank,

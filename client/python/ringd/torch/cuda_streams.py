@@ -5,6 +5,8 @@ Not yet run on a GPU: the tests put emulated ones in the place of these function
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 
@@ -36,6 +38,11 @@ def is_capturing(tensor: torch.Tensor) -> bool:
     """Whether the current stream's work becomes part of a CUDA graph."""
     with torch.cuda.device(tensor.device):
         return torch.cuda.is_current_stream_capturing()
+
+
+def empty_beside(tensor: torch.Tensor, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """A new tensor on the same GPU."""
+    return torch.empty(tuple(shape), dtype=dtype, device=tensor.device)
 
 
 def copy_to_host(tensor: torch.Tensor) -> torch.Tensor:

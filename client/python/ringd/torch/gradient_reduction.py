@@ -11,6 +11,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from ringd.errors import FailedPreconditionError, RingdError
+from ringd.torch.closure_loss import reduced_loss
 from ringd.torch.compression import Compressor
 from ringd.torch.gradient_slot import GradientSlot
 from ringd.torch.job import Communicator, Job, current, is_current
@@ -182,7 +183,9 @@ class GradientReduction:
             f"that it is computed {times}. To accumulate over {passes + 1} passes: "
             f"DistributedOptimizer(..., backward_passes_per_step={passes + 1}). If this pass is for "
             "another optimizer (a GAN's generator), freeze the parameters that it only passes through: "
-            "discriminator.requires_grad_(False) before it, requires_grad_(True) after it"
+            "discriminator.requires_grad_(False) before it, requires_grad_(True) after it. "
+            "model.zero_grad(set_to_none=False) writes zeros where gradients are being reduced: "
+            "optimizer.zero_grad(set_to_none=False) waits for them first"
         )
 
     def restart(self, groups: Iterable[dict[str, Any]]) -> None:
@@ -299,6 +302,13 @@ class GradientReduction:
                 slot.finish()
             del self.pending[slot]
         return error
+
+    def reduced_loss(self, loss: Any) -> Any:
+        """What a closure has returned, as the ranks agree on it."""
+        if self._shared_by(current()) is None:
+            return loss
+        name = f"loss.{next(iter(self._names.values()))}"
+        return reduced_loss(loss, name, self.op, self._process_set)
 
     def refuse_pending(self) -> None:
         """For a step without synchronization: ``FailedPreconditionError`` if it lacks one."""

@@ -40,6 +40,7 @@ class GradientSlot(_ringd.GradientHook):
         "_compression",
         "_dtype",
         "_job",
+        "_on_gpu",
         "_restore",
         "registration",
         "spec",
@@ -80,6 +81,7 @@ class GradientSlot(_ringd.GradientHook):
         spec = allreduce_spec(like_gradient, name, op, prescale, postscale, communicator.number)
         self.spec = job.device.placed(spec, like_gradient)
         self._dtype = like_gradient.dtype
+        self._on_gpu = cuda_streams.is_on_gpu(like_gradient)
         self._job = job
         self._arena_full = False
         self.enter(communicator.number, job.in_flight)
@@ -94,9 +96,14 @@ class GradientSlot(_ringd.GradientHook):
             parameter.grad = torch.zeros_like(parameter)
         gradient: torch.Tensor = parameter.grad
         compressed, self._restore = self._compression.compress(gradient.detach())
-        if compressed.dtype != self._dtype or compressed.shape != self.spec.shape or compressed.is_sparse:
-            self._describe_anew(compressed)
-        if cuda_streams.is_on_gpu(gradient):
+        on_gpu = cuda_streams.is_on_gpu(gradient)
+        if (
+            (compressed.dtype, on_gpu) != (self._dtype, self._on_gpu)
+            or compressed.shape != self.spec.shape
+            or compressed.is_sparse
+        ):
+            self._describe_anew(compressed, on_gpu)
+        if on_gpu:
             self._submit_from_gpu(job, dense(compressed), gradient)
             return
         source = dense(compressed)
@@ -176,8 +183,8 @@ class GradientSlot(_ringd.GradientHook):
     def _uncompressed(self) -> bool:
         return self._compression is NoneCompressor
 
-    def _describe_anew(self, compressed: torch.Tensor) -> None:
-        """For a parameter whose type or shape the program has changed."""
+    def _describe_anew(self, compressed: torch.Tensor, on_gpu: bool) -> None:
+        """For a parameter whose type, shape or device the program has changed."""
         assert self._job is not None
         spec = self.spec
         described = allreduce_spec(
@@ -186,13 +193,16 @@ class GradientSlot(_ringd.GradientHook):
         self.spec = self._job.device.placed(described, compressed)
         self.registration = self._job.registration(self.spec)
         self._dtype = compressed.dtype
+        self._on_gpu = on_gpu
         self.set_arena(None)
 
     def _find_arena(self, source: torch.Tensor) -> None:
         """Sees to it that the result of `source` has its place there, unless the arena is full."""
         assert self._job is not None
         if self.arena is not None:
-            if self.arena.data_ptr() == source.data_ptr() or self.arena_is_free():
+            # Elsewhere since share_memory(), which has also given back what was here.
+            stays = self.arena.data_ptr() == self.arena_address
+            if stays and (source.data_ptr() == self.arena_address or self.arena_is_free()):
                 return
             self.set_arena(None)
         if not self._arena_full and source.numel() > 0:

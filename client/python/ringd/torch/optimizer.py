@@ -47,7 +47,13 @@ class DistributedMixin:
             self._should_synchronize = True
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Reduces what is not yet reduced, then steps as the optimizer itself does."""
+        """Reduces what is not yet reduced, then steps as the optimizer itself does.
+
+        A closure's gradients are reduced after each call, and so is a loss that it returns, for all
+        ranks to decide alike: what the optimizer gets, and ``step`` returns, is the ranks' average
+        (with ``op=Sum`` their sum), without a graph. In ``skip_synchronize`` both are the
+        closure's to reduce.
+        """
         if self._should_synchronize:
             if closure is not None:
                 # Its backward passes come within the step.
@@ -64,13 +70,17 @@ class DistributedMixin:
         self._reduction.used()
         return super().step(closure) if closure is not None else super().step()  # type: ignore[misc]
 
+    # For PyTorch, which else puts hooks around this one, too, when a state has been loaded. They
+    # are around the optimizer's own step, and see reduced gradients.
+    step.hooked = True  # type: ignore[attr-defined]
+
     def _synchronized_after(self, closure: Callable[[], Any]) -> Callable[[], Any]:
         def evaluate() -> Any:
             with torch.enable_grad():
                 loss = closure()
             self.synchronize()
             self._reduction.used()
-            return loss
+            return self._reduction.reduced_loss(loss)
 
         return evaluate
 
@@ -237,7 +247,32 @@ def DistributedOptimizer(
         process_set,
     )
     optimizer.register_step_pre_hook(_refusing_unreduced(distributed._reduction))
+    # Both optimizers have the same hooks.
+    optimizer.register_load_state_dict_post_hook(_sharing(optimizer))
     return distributed
+
+
+def _sharing(optimizer: torch.optim.Optimizer) -> Callable[[torch.optim.Optimizer], None]:
+    """A hook for both optimizers: after ``load_state_dict``, which gives one of them new groups and
+    a new state, they share them again. So do schedulers, which hold the one or the other."""
+    groups, state = optimizer.param_groups, optimizer.state
+
+    def after_load(loaded: torch.optim.Optimizer) -> None:
+        if loaded.param_groups is not groups:
+            new_groups = loaded.param_groups
+            for group, new_group in zip(groups, new_groups, strict=False):
+                if group is not new_group:
+                    group.clear()
+                    group.update(new_group)
+            groups[len(new_groups) :] = new_groups[len(groups) :]
+            loaded.param_groups = groups
+        if loaded.state is not state:
+            new_state = loaded.state
+            state.clear()
+            state.update(new_state)
+            loaded.state = state
+
+    return after_load
 
 
 def _refusing_unreduced(reduction: GradientReduction) -> Callable[..., None]:

@@ -323,7 +323,7 @@ def _create(job: Job, number: int, process_set: ProcessSet) -> Communicator:
 
 def _gathered(job: Job, name: str, own: int) -> list[int]:
     """Each rank's number, by rank; blocks until all have called it."""
-    numbers = torch.zeros(job.place.size, dtype=torch.int64)
+    numbers = torch.zeros(job.place.size, dtype=torch.int64, device="cpu")
     numbers[job.place.rank] = own
     spec = allreduce_spec(numbers, f"process_sets.{name}", ReduceOp.SUM, 1.0, 1.0)
     return synchronize(start(job, numbers, [(spec, numbers, numbers)], awaited=True)).tolist()

@@ -47,7 +47,7 @@ TEST_CASE("LoneRank: tensors are numbered by name, registrations one by one") {
   absl::StatusOr<LoneRank> lone = MakeLoneRank();
   REQUIRE(lone.ok());
   const Clock::time_point deadline = Clock::now();
-  const auto joined = lone->control->Join({}, deadline);
+  const auto joined = lone->control->Join({}, deadline, {});
   REQUIRE(joined.ok());
   CHECK(joined->combines_locally);
   CHECK(joined->node_count == 1);
