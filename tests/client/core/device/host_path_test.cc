@@ -30,8 +30,6 @@ Clock::time_point Soon() { return Clock::now() + kPatience; }
 // Operations in host memory, which end when the test says so.
 class TestedQueue final : public OperationQueue {
  public:
-  TestedQueue() : OperationQueue(1) {}
-
   struct Submitted {
     Registration* tensor = nullptr;
     char* address = nullptr;
