@@ -199,7 +199,10 @@ void AttachListener::Add(UniqueFd socket) {
     return LogConnection("closed: it is an engine, which has no business on ringd's socket", *peer);
   }
   if (peer->uid != 0 && peer->uid != own_user_) {
-    const auto is_theirs = [&](const auto& entry) { return entry.second.peer().uid == peer->uid; };
+    // Those that have said what they want wait for the user database, not for their owner.
+    const auto is_theirs = [&](const auto& entry) {
+      return entry.second.peer().uid == peer->uid && !entry.second.parked();
+    };
     if (std::count_if(pending_.begin(), pending_.end(), is_theirs) >=
         static_cast<std::ptrdiff_t>(kMaxPendingPerUser)) {
       Drop(std::find_if(pending_.begin(), pending_.end(), is_theirs),
@@ -239,22 +242,23 @@ void AttachListener::Drop(std::map<std::uint64_t, PendingConnection>::iterator v
 
 void AttachListener::DropExpired() {
   const Clock::time_point now = Clock::now();
-  while (!pending_.empty() && pending_.begin()->second.deadline() <= now) {
-    if (pending_.begin()->second.parked()) {
-      PendingConnection connection = std::move(pending_.begin()->second);
-      pending_.erase(pending_.begin());
+  for (auto next = pending_.begin(); next != pending_.end();) {
+    const auto found = next++;
+    if (found->second.deadline() > now) continue;
+    PendingConnection connection = std::move(found->second);
+    pending_.erase(found);
+    if (connection.parked()) {
       EndWait(std::move(connection));
-      continue;
+    } else {
+      LogConnection("closed because its handshake took longer than handshake_timeout",
+                    connection.peer());
     }
-    LogConnection("closed because its handshake took longer than handshake_timeout",
-                  pending_.begin()->second.peer());
-    pending_.erase(pending_.begin());
   }
 }
 
 int AttachListener::MillisecondsToNextDeadline() const {
   Clock::time_point next = accept_again_;
-  if (!pending_.empty()) next = std::min(next, pending_.begin()->second.deadline());
+  for (const auto& [key, connection] : pending_) next = std::min(next, connection.deadline());
   // Not for ever, so that it is known of late that nobody waited (queue_empty_at_).
   next = std::min(next, Clock::now() + kLongestWait);
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now());

@@ -49,7 +49,10 @@ void AttachListener::ServeOrPark(std::map<std::uint64_t, PendingConnection>::ite
       admission()->AdmitsAtSight(peer)) {
     verdict = UserVerdict{absl::OkStatus(), admission()->IsOperatorAtSight(peer)};
   }
-  if (!verdict.has_value()) return found->second.Park(wanted);
+  // Twice as long as a handshake: ringctl and trainers wait longer.
+  if (!verdict.has_value()) {
+    return found->second.Park(wanted, Clock::now() + 2 * handshake_timeout_);
+  }
   PendingConnection connection = std::move(found->second);
   pending_.erase(found);
   Serve(std::move(connection), wanted, *verdict);

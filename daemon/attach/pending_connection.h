@@ -35,7 +35,10 @@ class PendingConnection {
 
   // It has said what it wants, and waits to hear whether its user is admitted. Nothing is read
   // meanwhile.
-  void Park(Progress wanted) noexcept { parked_ = wanted; }
+  void Park(Progress wanted, Clock::time_point deadline) noexcept {
+    if (!parked()) deadline_ = deadline;
+    parked_ = wanted;
+  }
   bool parked() const noexcept { return parked_ != Progress::kWaiting; }
   Progress wanted() const noexcept { return parked_; }
 

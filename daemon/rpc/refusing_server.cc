@@ -25,7 +25,9 @@ class RefusingReactor final : public grpc::ServerGenericBidiReactor {
     Finish(
         grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
                      "this user is not admitted by this ringd; its settings allowed_users and "
-                     "allowed_groups would admit them. Without it: ringctl run -n 1 -- COMMAND"));
+                     "allowed_groups would admit them. (Or the system's user database has not said "
+                     "in time which groups they are in: ringd's log tells.) Without it: "
+                     "ringctl run -n 1 -- COMMAND"));
   }
   void OnDone() override { delete this; }
 };

@@ -19,6 +19,8 @@ namespace {
 
 // Below that of ringctl. A list is shown without engines that have not answered by then.
 constexpr auto kEnginePatience = std::chrono::seconds(3);
+// It asks other nodes' engines for 2 s.
+constexpr auto kTracePatience = std::chrono::seconds(4);
 // Of a list with jobs that have ended: gRPC's messages have at most 64 MiB.
 constexpr std::size_t kMostListBytes = std::size_t{60} << 20;
 
@@ -164,7 +166,7 @@ void Supervisor::TraceJob(const Caller& caller, const v1::TraceRequest& request,
     answer(absl::AbortedError(absl::StrCat("job '", id, "': ", status.message())), {});
   };
   found->Call({v1::ENGINE_CALL_TRACE_JOB, caller, "", request.SerializeAsString(), ""},
-              kEnginePatience, ParsedAnswer<v1::TraceReply>(finish));
+              kTracePatience, ParsedAnswer<v1::TraceReply>(finish));
 }
 
 void Supervisor::ReportExit(const Caller& caller, const v1::ReportExitRequest& request,

@@ -177,7 +177,7 @@ def test_a_stopped_engine_holds_up_no_list(cluster: Cluster) -> None:
             expect_words(sentence, f"pid {stopped} has not answered")
         trace = cluster.ringctl("trace", "--job", _job_id(held), "--out", str(cluster.folder / "trace.json"))
         assert trace.returncode == 1, trace.stderr
-        expect_words(trace.stderr, f"job '{_job_id(held)}': pid {stopped} has not answered for 3 s")
+        expect_words(trace.stderr, f"job '{_job_id(held)}': pid {stopped} has not answered for 4 s")
         assert cluster.ringctl("status").returncode == 0
         # A job that begins meanwhile isn't held up either.
         start_trainers(cluster, WORKS, [2]).expect_success(20)

@@ -70,6 +70,12 @@ absl::StatusOr<Presented> Present(const absl::StatusOr<Reply>& reply, const Rend
   return presented;
 }
 
+// And no engine that might have something has kept silent.
+template <typename Reply, typename Rows>
+bool HasNothing(const Reply& reply, const Rows& rows) {
+  return rows.empty() && reply.unanswered().empty();
+}
+
 absl::StatusOr<Presented> Ask(AdminClient& client, const QueryOptions& options,
                               const Presentation& how) {
   const Clock::time_point deadline = Clock::now() + kCallTimeout;
@@ -83,7 +89,8 @@ absl::StatusOr<Presented> Ask(AdminClient& client, const QueryOptions& options,
       return Present(
           client.ListJobs(options.job_id, options.ended, deadline),
           [&](const v1::JobsReply& reply, const Look& look) {
-            if (asks_for_job && reply.jobs().empty()) return NothingOfJob("ranks", options.job_id);
+            if (asks_for_job && HasNothing(reply, reply.jobs()))
+              return NothingOfJob("ranks", options.job_id);
             return RenderJobs(reply, options.ended, look);
           },
           how);
@@ -91,7 +98,7 @@ absl::StatusOr<Presented> Ask(AdminClient& client, const QueryOptions& options,
       return Present(
           client.ListCommunicators(options.job_id, deadline),
           [&](const v1::CommunicatorsReply& reply, const Look& look) {
-            if (asks_for_job && reply.communicators().empty()) {
+            if (asks_for_job && HasNothing(reply, reply.communicators())) {
               return NothingOfJob("communicators", options.job_id);
             }
             return options.plan ? RenderPlans(reply, look) : RenderCommunicators(reply, look);
@@ -101,7 +108,7 @@ absl::StatusOr<Presented> Ask(AdminClient& client, const QueryOptions& options,
       return Present(
           client.ListQueues(options.job_id, deadline),
           [&](const v1::QueuesReply& reply, const Look& look) {
-            if (asks_for_job && reply.queues().empty()) {
+            if (asks_for_job && HasNothing(reply, reply.queues())) {
               return NothingOfJob("ranks", options.job_id);
             }
             return RenderQueues(reply, look);

@@ -30,7 +30,9 @@ void SessionState::Lose(absl::Status cause) {
 void SessionState::Close() {
   MutexLock lock(mutex_);
   if (phase() >= Phase::kClosing) return;
-  Advance(Phase::kClosing, absl::CancelledError("the context has been closed"));
+  // Who waits still hears why it was lost.
+  Advance(Phase::kClosing,
+          phase() == Phase::kLost ? status_ : absl::CancelledError("the context has been closed"));
 }
 
 absl::Status SessionState::status() const {

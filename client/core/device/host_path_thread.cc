@@ -48,7 +48,6 @@ bool HostPath::TakeNew() {
     if (found == operations_.end()) continue;
     item.end = found->second.end;
     item.orders = found->second.orders;
-    if (copying_.empty()) gpu_seen_ = Clock::now();
     copying_.push_back(item);
   }
   return !stops_;
@@ -167,8 +166,9 @@ void HostPath::WaitForMore() {
     const Item& item = submitted_.back();
     const bool in_pieces = std::any_of(submitted_.begin(), submitted_.end(),
                                        [](const Item& one) { return one.progress != kNoProgress; });
-    static_cast<void>(carrier_.queue_of(*item.end.registration)
-                          .Wait(item.inner, Clock::now() + (in_pieces ? kPieceSlice : kWaitSlice)));
+    static_cast<void>(
+        carrier_.queue_of(*item.end.registration)
+            .WaitUnnoted(item.inner, Clock::now() + (in_pieces ? kPieceSlice : kWaitSlice)));
     return;
   }
   const MutexLock lock(mutex_);
@@ -182,10 +182,20 @@ void HostPath::WaitForMore() {
 }
 
 void HostPath::LookAtGpu() {
-  if (copying_.empty() || Clock::now() - gpu_seen_ < kGpuInterval) return;
+  if (Clock::now() - gpu_seen_ < kGpuInterval) return;
   gpu_seen_ = Clock::now();
+  // One whose source is not all there.
+  const auto first = std::find_if(copying_.begin(), copying_.end(), [](const Item& item) {
+    return item.end.device_block != nullptr;
+  });
+  const auto in_pieces = std::find_if(submitted_.begin(), submitted_.end(), [](const Item& item) {
+    return item.progress != kNoProgress && item.told < item.orders->source.size();
+  });
+  if (first == copying_.end() && in_pieces == submitted_.end()) return;
+  DeviceBlock* const block =
+      first != copying_.end() ? first->end.device_block : in_pieces->end.device_block;
   absl::Status status;
-  if (DeviceBlock* const block = copying_.front().end.device_block; block != nullptr) {
+  {
     const MutexLock lock(block->mutex);
     status = block->last_use.IsReached().status();
   }

@@ -52,6 +52,13 @@ PinnedArena::~PinnedArena() {
 absl::StatusOr<std::unique_ptr<PinnedArena::Segment>> PinnedArena::Lock(std::uint64_t bytes) {
   const absl::StatusOr<std::uint64_t> offset = arena_.AllocateOffset(bytes);
   if (!offset.ok()) return offset.status();
+  // Where no whole pages are free, it would share one with what is registered beside it.
+  if (*offset % kPageBytes != 0) {
+    arena_.FreeOffset(*offset);
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the arena has no ", bytes,
+                     " bytes in whole pages; raise arena_bytes (RINGD_ARENA_BYTES)"));
+  }
   absl::StatusOr<RegisteredMemory> registered =
       RegisteredMemory::Register(gpu_, arena_.AtOffset(*offset), bytes);
   if (!registered.ok()) {

@@ -74,7 +74,7 @@ absl::StatusOr<std::uint64_t> Arena::AllocateOffset(std::uint64_t bytes) {
 
 void Arena::Keep() {
   // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): that is what it is for.
-  [[maybe_unused]] static const auto* kept = new MemoryMapping(std::move(mapping_));
+  [[maybe_unused]] const auto* const kept = new MemoryMapping(std::move(mapping_));
 }
 
 bool Arena::Free(const void* address) {

@@ -133,6 +133,11 @@ class OperationQueue : protected OperationWords {
 
   // Blocks until the operation has ended, at most until `deadline`. Does not consume it.
   virtual WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline) = 0;
+  // The same for a thread of the library's own, which comes again and again: it does not spin, and
+  // no trace tells of it.
+  virtual WaitResult WaitUnnoted(std::uint64_t sequence, Clock::time_point deadline) {
+    return Wait(sequence, deadline);
+  }
 
   // As Wait, without blocking: kTimeout means that it is still in flight.
   virtual WaitResult Test(std::uint64_t sequence) = 0;

@@ -4,6 +4,7 @@
 // ctypes give under the limited API. One build serves CPython 3.10 and later. Nothing but the
 // interface of client/ringd.h is known here; tensors are addresses.
 #include <Python.h>
+#include <unistd.h>
 
 #include <cstdint>
 
@@ -23,6 +24,8 @@ PyObject* gradient_hook_type = nullptr;
 // Whether a signal's handler has raised an exception (KeyboardInterrupt), which is then set. Only
 // the main thread has any to handle.
 std::int32_t IsInterrupted(void* /*user_data*/) {
+  // Others do without the lock of the interpreter, which may be ending.
+  if (::gettid() != ::getpid()) return 0;
   const PyGILState_STATE state = PyGILState_Ensure();
   const int raised = PyErr_CheckSignals();
   PyGILState_Release(state);

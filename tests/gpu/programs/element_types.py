@@ -22,7 +22,7 @@ INTEGERS = {
 # Bits of the exponent and of the mantissa.
 FLOAT8 = {DataType.FLOAT8_E4M3: (4, 3), DataType.FLOAT8_E5M2: (5, 2)}
 FLOATS = (DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT32, DataType.FLOAT64, *FLOAT8)
-#: NCCL has no such elements, so ringd refuses them in device memory.
+#: NCCL has no such elements: the host path reduces them.
 NOT_IN_NCCL = (DataType.UINT16, DataType.INT16, DataType.BOOL)
 SIZES = {
     **{data_type: size for data_type, (size, _) in INTEGERS.items()},
@@ -49,7 +49,9 @@ def _float8_bits(value: float, exponent_bits: int, mantissa_bits: int) -> int:
 
 
 def encode(data_type: DataType, values: Sequence[float]) -> bytes:
-    """The elements' bytes; integers wrap."""
+    """The elements' bytes; integers wrap, booleans are 0 or 1."""
+    if data_type == DataType.BOOL:
+        return bytes(value != 0 for value in values)
     if data_type in INTEGERS:
         size, _ = INTEGERS[data_type]
         mask = (1 << 8 * size) - 1

@@ -164,15 +164,17 @@ class LocalOperations::Waiter {
 };
 
 template <typename Done, typename Work>
-bool LocalOperations::WaitUntil(Done& done, Work& work, std::chrono::nanoseconds first_sleep,
+bool LocalOperations::WaitUntil(SpinPolicy& spin, Done& done, Work& work,
+                                std::chrono::nanoseconds first_sleep,
                                 std::chrono::nanoseconds longest_sleep, Clock::time_point deadline,
                                 const Traced* traced) {
   Waiter<Done, Work> waiter(*this, done, work, first_sleep, longest_sleep, traced);
-  WaitLoop loop(spin_, waiters_, {.quick_looks = kQuickLooks, .looks_per_clock = kLooksPerClock});
+  WaitLoop loop(spin, waiters_, {.quick_looks = kQuickLooks, .looks_per_clock = kLooksPerClock});
   return loop.Run(waiter, deadline);
 }
 
-WaitResult LocalOperations::Wait(std::uint64_t sequence, Clock::time_point deadline) {
+WaitResult LocalOperations::WaitWith(SpinPolicy& spin, bool noted, std::uint64_t sequence,
+                                     Clock::time_point deadline) {
   Operation* const operation = Find(sequence);
   if (operation == nullptr) return WaitResult::kUnknown;
   WaitResult result = WaitResult::kTimeout;
@@ -183,15 +185,16 @@ WaitResult LocalOperations::Wait(std::uint64_t sequence, Clock::time_point deadl
   const Traced traced{operation->tensor.load(std::memory_order_relaxed)->number,
                       operation->occurrence.load(std::memory_order_relaxed)};
   // What travels in its slot has no chunks: see IsTraced().
-  const bool is_traced = operation->chunk_count.load(std::memory_order_relaxed) != 0;
+  const bool is_traced = noted && operation->chunk_count.load(std::memory_order_relaxed) != 0;
   // Of a burst: the other ranks, too, have others to go on with.
   const bool leaves = in_flight() > 1;
   const auto work = [&](Foreign foreign) {
     return Look(*operation, sequence) == WaitResult::kTimeout &&
            WorkFor(*operation, sequence, leaves ? foreign : Foreign::kTake);
   };
-  if (done() || WaitUntil(done, work, leaves ? kForeignPatience : std::chrono::microseconds(0),
-                          kLongestSleep, deadline, is_traced ? &traced : nullptr)) {
+  if (done() ||
+      WaitUntil(spin, done, work, leaves ? kForeignPatience : std::chrono::microseconds(0),
+                kLongestSleep, deadline, is_traced ? &traced : nullptr)) {
     return result;
   }
   if (state_.alive()) return WaitResult::kTimeout;
@@ -235,7 +238,7 @@ bool LocalOperations::WaitForRoom(const OperationEnd& end) {
     }
     return operation != nullptr ? WorkFor(*operation, sequence, foreign) : PublishNext(0);
   };
-  return done() || WaitUntil(done, work, std::chrono::nanoseconds(0), kRoomSleep,
+  return done() || WaitUntil(spin_, done, work, std::chrono::nanoseconds(0), kRoomSleep,
                              Clock::time_point::max(), nullptr);
 }
 

@@ -108,7 +108,13 @@ class LocalOperations final : public OperationQueue {
 
   SubmitResult TrySubmit(Submission& record, const OperationEnd& end) override;
   [[nodiscard]] bool WaitForRoom(const OperationEnd& end) override;
-  WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline) override;
+  WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline) override {
+    return WaitWith(spin_, true, sequence, deadline);
+  }
+  WaitResult WaitUnnoted(std::uint64_t sequence, Clock::time_point deadline) override {
+    SpinPolicy none;
+    return WaitWith(none, false, sequence, deadline);
+  }
   // May combine one chunk of what all ranks have submitted, or copy a tensor of kPutOffMostBytes at
   // most.
   WaitResult Test(std::uint64_t sequence) override;
@@ -293,9 +299,12 @@ class LocalOperations final : public OperationQueue {
   // Until done(), the end of the context or `deadline`: false. `traced`: what is waited for, to be
   // noted if it lasts; null: nothing.
   template <typename Done, typename Work>
-  bool WaitUntil(Done& done, Work& work, std::chrono::nanoseconds first_sleep,
+  bool WaitUntil(SpinPolicy& spin, Done& done, Work& work, std::chrono::nanoseconds first_sleep,
                  std::chrono::nanoseconds longest_sleep, Clock::time_point deadline,
                  const Traced* traced);
+  // `noted`: in the trace.
+  WaitResult WaitWith(SpinPolicy& spin, bool noted, std::uint64_t sequence,
+                      Clock::time_point deadline);
 
   void Trace(TraceStage stage, const Traced& traced, std::uint64_t at_ns, std::uint64_t value,
              std::int32_t status = 0) noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

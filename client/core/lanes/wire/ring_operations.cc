@@ -244,6 +244,14 @@ bool RingOperations::WaitForRoom(const OperationEnd& /*end*/) {
   return WaitFor(condition, Clock::time_point::max()) == WaitResult::kDone;
 }
 
+WaitResult RingOperations::WaitUnnoted(std::uint64_t sequence, Clock::time_point deadline) {
+  const auto look = [this, sequence] { return Look(sequence); };
+  Waiter<decltype(look)> waiter(*this, look, nullptr, sequence);
+  SpinPolicy none;
+  WaitLoop loop(none, waiters_, {});
+  return loop.Run(waiter, deadline) ? waiter.result() : WaitResult::kTimeout;
+}
+
 WaitResult RingOperations::Wait(std::uint64_t sequence, Clock::time_point deadline) {
   std::optional<OperationEnd> end = BeginFetch(sequence);
   if (!end.has_value()) {

@@ -63,6 +63,7 @@ class RingOperations final : public OperationQueue {
   [[nodiscard]] bool WaitForRoom(const OperationEnd& end) override;
   // Copies out what is final meanwhile of a result that comes in pieces.
   WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline) override;
+  WaitResult WaitUnnoted(std::uint64_t sequence, Clock::time_point deadline) override;
   WaitResult Test(std::uint64_t sequence) override;
   [[nodiscard]] bool Consume(std::uint64_t sequence, OperationOutcome& outcome,
                              OperationEnd& end) override;
