@@ -183,7 +183,7 @@ void LaunchServant::HangUp(const char* why) {
 }
 
 void LaunchServant::Handle(const std::string& frame) {
-  if (channel_ended_) return;
+  if (channel_ended_ || is_refused_) return;
   v1::LaunchCommand command;
   const bool is_one = command.ParseFromString(frame);
   if (is_one && command.has_open() && gpu_ == nullptr) return Open(command.open());
@@ -201,7 +201,10 @@ void LaunchServant::Open(const v1::LaunchOpen& open) {
   }
   if (!status.ok()) {
     Tell(*WriteEvent(DeviceOpened{status, std::nullopt, ""}));
-    return HangUp("it has been refused");
+    // The engine hangs up when it has read that. If this side did, a command of its that is under
+    // way would fail first, and the reason be lost.
+    is_refused_ = true;
+    return;
   }
   DeviceThreadOptions options;
   options.cuda_library = options_.cuda_library;

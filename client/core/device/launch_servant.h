@@ -102,6 +102,7 @@ class LaunchServant final : private EndsBeforeLibraries {
   // The thread's.
   std::unique_ptr<Channel> channel_;
   bool channel_ended_ = false;
+  bool is_refused_ = false;  // the engine has been told why nothing is launched here
   std::unique_ptr<DeviceThread> gpu_;
   std::unique_ptr<Commands> commands_;
   std::optional<DeviceSlabId> slab_id_;

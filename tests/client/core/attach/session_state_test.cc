@@ -37,12 +37,17 @@ TEST_CASE("SessionState: after the grace a failure gives up by itself") {
   CHECK(state.GivenUp());
 }
 
-TEST_CASE("SessionState: closing cancels, whatever was before") {
-  SessionState state;
-  state.Lose(absl::UnavailableError("gone"));
-  state.Close();
-  CHECK(absl::IsCancelled(state.status()));
-  CHECK(state.GivenUp());
+TEST_CASE("SessionState: closing cancels, but for those who wait for what was lost") {
+  SessionState failed;
+  failed.Fail("rank 3 was killed");
+  failed.Close();
+  CHECK(absl::IsCancelled(failed.status()));
+  CHECK(failed.GivenUp());
+  SessionState lost;
+  lost.Lose(absl::UnavailableError("gone"));
+  lost.Close();
+  CHECK(lost.status() == absl::UnavailableError("gone"));
+  CHECK(lost.GivenUp());
 }
 
 }  // namespace
