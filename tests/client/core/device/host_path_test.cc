@@ -403,6 +403,21 @@ TEST_CASE("HostPath: a GPU that has failed ends this rank's part") {
         }) == "");
 }
 
+TEST_CASE("HostPath: a GPU that fails amid the pieces of a large tensor ends this rank's part") {
+  CHECK(RunEmulated({{"MAX_DELAY_US", "200000"}}, [](const Child& child) {
+          Trainer trainer(child);
+          const auto tensor = Trainer::Describe(1, kLargeBytes);
+          void* const memory = trainer.NewMemory(3, kLargeBytes);
+          CHILD_VALUE(trainer.path->Submit(*tensor, memory, memory, trainer.stream));
+          trainer.AwaitSubmitted(1);
+          child.emulator().fail_device(0, CUDA_ERROR_ILLEGAL_ADDRESS);
+          CHILD_CHECK(trainer.told.load() != 0xff);
+          child.WaitUntil([&] { return !trainer.queue.state.alive(); }, "the loss");
+          CHILD_REFUSED(absl::StatusCode::kAborted, "sources can't be copied from the GPU",
+                        trainer.queue.state.status());
+        }) == "");
+}
+
 TEST_CASE("HostPath: an arena that is full is told with its setting") {
   CHECK(RunEmulated({}, [](const Child& child) {
           Trainer trainer(child, std::size_t{2} << 20);
