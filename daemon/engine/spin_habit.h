@@ -27,7 +27,7 @@ class SpinHabit {
 
  private:
   static constexpr double kWorthwhile = 0.5;
-  static constexpr std::uint32_t kTrial = 8;
+  static constexpr std::uint32_t kTrial = 32;
   static constexpr double kWeight = 1.0 / 16;  // of the latest look
 
   void Learn(bool rewarded) noexcept { rewarded_ += kWeight * ((rewarded ? 1 : 0) - rewarded_); }

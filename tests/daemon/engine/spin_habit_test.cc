@@ -51,9 +51,9 @@ TEST_CASE("SpinHabit: looks as long as that is rewarded, and for no longer than 
 TEST_CASE("SpinHabit: sleeps at once where looks are in vain, but tries now and then") {
   Worker worker;
   CHECK(worker.Spun(20, microseconds(200)) < 20);
-  CHECK(worker.Spun(800, microseconds(200)) == 100);
+  CHECK(worker.Spun(800, microseconds(200)) == 25);
   // And finds out when that has changed.
-  worker.Spun(200, microseconds(20));
+  worker.Spun(1000, microseconds(20));
   CHECK(worker.Spun(1000, microseconds(20)) == 1000);
 }
 
