@@ -4,7 +4,6 @@ where it is the trainer's. On emulated GPUs."""
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ from tests.integration.cluster import Cluster
 from tests.integration.device_refusals_test import REFUSED, error_of
 from tests.integration.device_test import SUMS
 from tests.integration.device_views_test import STAYS, devices_of
-from tests.integration.emulated_gpus import give_gpus, start_on_gpus
+from tests.integration.emulated_gpus import give_gpus, has_opened, start_on_gpus
 from tests.integration.engine_processes_test import engine_of
 from tests.integration.failures.device_test import SUM, WAITS
 from tests.integration.failures.events import (
@@ -22,10 +21,11 @@ from tests.integration.failures.events import (
     wait_for_all,
     wait_for_event,
 )
-
-
-def has_opened_cuda(pid: int) -> bool:
-    return "libcuda" in Path(f"/proc/{pid}/maps").read_text()
+from tests.integration.failures.gpu_deaths import (
+    expect_children_to_end,
+    expect_killed_trainer,
+    forking,
+)
 
 
 @pytest.mark.parametrize("mps", ["off", "on", "multiuser"])
@@ -37,7 +37,7 @@ def test_the_engine_launches_only_where_it_shares_the_gpu_with_the_trainer(
     expected = "trainer" if mps == "off" else "engine"
     assert {device["launched_by"] for device in devices_of(cluster)} == {expected}
     # An engine that does not launch has no context on the GPU, which would take its slices.
-    assert has_opened_cuda(engine_of(job.ranks[0])) == (expected == "engine")
+    assert has_opened("libcuda", engine_of(job.ranks[0])) == (expected == "engine")
 
 
 def test_where_mps_serves_another_user_than_the_engine_s_the_trainer_launches(cluster: Cluster) -> None:
@@ -143,38 +143,13 @@ def test_a_trainer_whose_driver_hangs_exits_with_its_own_code(cluster: Cluster) 
     expect_within([wait_for_event(job.ranks[1], "lost")], exits["at"], 8.0)
 
 
-FORKS = WAITS.replace(
-    '        say("in flight")\n',
-    """        import os
-        import time
-
-        child = os.fork()
-        if child == 0:
-            time.sleep(3)
-            # What libc's exit handlers do here is not the parent's affair.
-            import ctypes
-
-            ctypes.CDLL(None).exit(5)
-        say("in flight", child=child)
-""",
-)
-
-
 def test_a_child_of_a_trainer_that_was_killed_keeps_nothing_open(cluster: Cluster) -> None:
     environment = give_gpus(cluster, nccl_faults="hang@1:2")
     cluster.reap_as_launchers_do()
     cluster.start_nodes(2, device_launch="trainer")
-    job = cluster.start_job(FORKS, [1, 1], environment=environment)
+    job = cluster.start_job(forking(WAITS), [1, 1], environment=environment)
     wait_for_all(job.ranks, "in flight")
     time.sleep(0.5)
-    begin = time.monotonic()
-    job.ranks[1].process.kill()
-    lost = wait_for_event(job.ranks[0], "lost")
-    expect_within([lost], begin, 1.0)
-    expect_words(lost["text"], "rank 1", "signal 9")
-    expect_within([wait_for_event(job.ranks[0], "released")], begin, 2.0)
+    expect_killed_trainer(job)
     (child,) = (event["child"] for event in parse_events(job.ranks[1].output, "in flight"))
-    deadline = time.monotonic() + 10
-    while Path(f"/proc/{child}/maps").exists() and Path(f"/proc/{child}/maps").read_text():
-        assert time.monotonic() < deadline, "the child of a trainer does not end"
-        time.sleep(0.05)
+    expect_children_to_end([child])

@@ -57,3 +57,7 @@ def start_on_gpus(
     environment = give_gpus(cluster, **({"cuda_devices": most} | options))
     cluster.start_nodes(len(ranks_per_node))
     return cluster.start_job(source, ranks_per_node, environment=environment, arguments=arguments)
+
+
+def has_opened(library: str, pid: int) -> bool:
+    return library in Path(f"/proc/{pid}/maps").read_text()

@@ -6,12 +6,11 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import ringd
 import torch
 from ringd import _ringd
 from ringd.torch import arena
@@ -21,14 +20,6 @@ from torch import nn
 
 SMALL = 12
 LARGE = 16_384  # 64 KiB
-
-
-@pytest.fixture
-def job(monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
-    monkeypatch.delenv("RINGD_SOCKET", raising=False)
-    with ringd.Context() as context:
-        assert context.place.size == 1
-        yield Job(context)
 
 
 class Hooked:

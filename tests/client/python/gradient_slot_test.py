@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import ringd
 import torch
@@ -13,14 +11,6 @@ from ringd.torch.job import Communicator, Job
 from torch import nn
 
 LARGE = 16_384  # 64 KiB
-
-
-@pytest.fixture
-def job(monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
-    monkeypatch.delenv("RINGD_SOCKET", raising=False)
-    with ringd.Context() as context:
-        assert context.place.size == 1
-        yield Job(context)
 
 
 class Slotted:

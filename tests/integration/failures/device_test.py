@@ -3,7 +3,6 @@ and no stream waits for ever. On emulated GPUs."""
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Sequence
@@ -20,6 +19,11 @@ from tests.integration.failures.events import (
     the_same_text,
     wait_for_all,
     wait_for_event,
+)
+from tests.integration.failures.gpu_deaths import (
+    expect_killed_engine,
+    expect_killed_ringd,
+    expect_killed_trainer_beside_others,
 )
 from tests.integration.failures.undisturbed import UndisturbedJob
 
@@ -87,15 +91,7 @@ def test_a_trainer_killed_amid_a_collective_is_named_and_the_others_stream_goes_
     cluster: Cluster, layout: list[int]
 ) -> None:
     job = start_hanging(cluster, layout)
-    other = UndisturbedJob(cluster, [1, 1])
-    survivor, victim = job.ranks
-    begin = time.monotonic()
-    victim.process.kill()
-    lost = wait_for_event(survivor, "lost")
-    expect_within([lost], begin, 1.0)
-    expect_words(lost["text"], "rank 1", f"pid {victim.pid}", "signal 9", "'gradient'")
-    expect_within([wait_for_event(survivor, "released")], begin, 2.0)
-    assert other.finish() > 0
+    expect_killed_trainer_beside_others(cluster, job, "'gradient'")
 
 
 @LAYOUTS
@@ -104,13 +100,7 @@ def test_an_engine_killed_amid_a_collective_is_named_and_all_streams_go_on(
 ) -> None:
     job = start_hanging(cluster, layout)
     other = UndisturbedJob(cluster, [1, 1])
-    engine = engine_of(job.ranks[1])
-    begin = time.monotonic()
-    os.kill(engine, signal.SIGKILL)
-    lost = wait_for_all(job.ranks, "lost")
-    expect_within(lost, begin, 1.0)
-    expect_words(the_same_text(lost), f"pid {engine} on {job.ranks[1].node.name}", "killed by signal 9")
-    expect_within(wait_for_all(job.ranks, "released"), begin, 2.0)
+    expect_killed_engine(job, lost_s=1.0, released_s=2.0)
     assert other.finish() > 0
 
 
@@ -119,13 +109,7 @@ def test_a_ringd_killed_amid_a_collective_is_named_and_its_ranks_streams_go_on(
     cluster: Cluster, layout: list[int]
 ) -> None:
     job = start_hanging(cluster, layout)
-    node = job.ranks[1].node
-    begin = time.monotonic()
-    node.kill()
-    lost = wait_for_all(job.ranks, "lost")
-    expect_within(lost, begin, 1.5)
-    expect_words(lost[1]["text"], f"pid {node.pid}", node.name)
-    expect_within(wait_for_all(job.ranks, "released"), begin, 2.0)
+    expect_killed_ringd(job, released_s=2.0)
 
 
 # More than half of a GPU's memory, twice.

@@ -3,16 +3,13 @@ hear who it was, and no stream waits for ever. On emulated GPUs."""
 
 from __future__ import annotations
 
-import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 
 from tests.integration.cluster import Cluster, JobRun
 from tests.integration.emulated_gpus import give_gpus
-from tests.integration.engine_processes_test import engine_of
 from tests.integration.failures.events import (
     expect_within,
     expect_words,
@@ -21,7 +18,14 @@ from tests.integration.failures.events import (
     wait_for_all,
     wait_for_event,
 )
-from tests.integration.failures.undisturbed import UndisturbedJob
+from tests.integration.failures.gpu_deaths import (
+    expect_children_to_end,
+    expect_killed_engine,
+    expect_killed_ringd,
+    expect_killed_trainer,
+    expect_killed_trainer_beside_others,
+    forking,
+)
 
 # The last rank's source of the second operation does not come, so that all others wait for it.
 WAITS = """
@@ -75,16 +79,8 @@ def test_a_trainer_killed_amid_an_operation_is_named_and_the_others_stream_goes_
     cluster: Cluster, layout: list[int]
 ) -> None:
     job = start_waiting(cluster, layout)
-    other = UndisturbedJob(cluster, [1, 1])
-    survivor, victim = job.ranks
-    begin = time.monotonic()
-    victim.process.kill()
-    lost = wait_for_event(survivor, "lost")
-    expect_within([lost], begin, 1.0)
-    expect_words(lost["text"], "rank 1", f"pid {victim.pid}", "signal 9")
-    expect_within([wait_for_event(survivor, "released")], begin, 2.0)
-    assert survivor.wait() == 0, job.transcript()
-    assert other.finish() > 0
+    expect_killed_trainer_beside_others(cluster, job)
+    assert job.ranks[0].wait() == 0, job.transcript()
 
 
 @LAYOUTS
@@ -92,13 +88,7 @@ def test_an_engine_killed_amid_an_operation_is_named_and_all_streams_go_on(
     cluster: Cluster, layout: list[int]
 ) -> None:
     job = start_waiting(cluster, layout)
-    engine = engine_of(job.ranks[1])
-    begin = time.monotonic()
-    os.kill(engine, signal.SIGKILL)
-    lost = wait_for_all(job.ranks, "lost")
-    expect_within(lost, begin, 1.5)
-    expect_words(the_same_text(lost), f"pid {engine} on {job.ranks[1].node.name}", "killed by signal 9")
-    expect_within(wait_for_all(job.ranks, "released"), begin, 2.5)
+    expect_killed_engine(job, lost_s=1.5, released_s=2.5)
     assert job.wait() == [0, 0], job.transcript()
 
 
@@ -107,13 +97,7 @@ def test_a_ringd_killed_amid_an_operation_is_named_and_its_ranks_streams_go_on(
     cluster: Cluster, layout: list[int]
 ) -> None:
     job = start_waiting(cluster, layout)
-    node = job.ranks[1].node
-    begin = time.monotonic()
-    node.kill()
-    lost = wait_for_all(job.ranks, "lost")
-    expect_within(lost, begin, 1.5)
-    expect_words(lost[1]["text"], f"pid {node.pid}", node.name)
-    expect_within(wait_for_all(job.ranks, "released"), begin, 2.5)
+    expect_killed_ringd(job, released_s=2.5)
     assert job.wait() == [0, 0], job.transcript()
 
 
@@ -221,38 +205,12 @@ def test_a_context_that_is_closed_leaves_its_streams_what_they_use(
     assert job.wait() == [0, 0], job.transcript()
 
 
-FORKS = WAITS.replace(
-    '        say("in flight")\n',
-    """        import os
-        import time
-
-        child = os.fork()
-        if child == 0:
-            time.sleep(3)
-            # What libc's exit handlers do here is not the parent's affair.
-            import ctypes
-
-            ctypes.CDLL(None).exit(5)
-        say("in flight", child=child)
-""",
-)
-
-
 def test_a_child_of_a_trainer_disturbs_nobody(cluster: Cluster) -> None:
-    job = start_waiting(cluster, [1, 1], FORKS)
-    begin = time.monotonic()
-    job.ranks[1].process.kill()
-    lost = wait_for_event(job.ranks[0], "lost")
-    expect_within([lost], begin, 1.0)
-    expect_words(lost["text"], "rank 1", "signal 9")
-    expect_within([wait_for_event(job.ranks[0], "released")], begin, 2.0)
+    job = start_waiting(cluster, [1, 1], forking(WAITS))
+    expect_killed_trainer(job)
     children = [event["child"] for rank in job.ranks for event in parse_events(rank.output, "in flight")]
     assert len(children) == 2
-    deadline = time.monotonic() + 10
-    for child in children:
-        while Path(f"/proc/{child}/maps").exists() and Path(f"/proc/{child}/maps").read_text():
-            assert time.monotonic() < deadline, "the child of a trainer does not end"
-            time.sleep(0.05)
+    expect_children_to_end(children)
 
 
 STOPPED = """
