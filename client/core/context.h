@@ -207,9 +207,9 @@ class Context {
   void WatchRingd(Clock::time_point now);
   RingdWatch::Verdict WatchCalls(bool in_call, Clock::time_point now);
   absl::Status Conclude(OperationQueue& queue, ringd_operation operation);
-  // Why the local ranks' descriptions of this tensor can't be combined.
   // Of an operation that has ended badly.
   absl::Status DescribeFailure(const OperationOutcome& outcome, const Registration& registration);
+  // Why the local ranks' descriptions of this tensor can't be combined.
   absl::Status DescribeMismatch(const Registration& registration,
                                 const std::vector<std::uint32_t>& metas);
   std::string RingdName() const;
@@ -277,9 +277,8 @@ class Context {
   Mutex opening_servant_mutex_;
   LaunchServant* opening_servant_ ABSL_GUARDED_BY(opening_servant_mutex_) = nullptr;
   std::atomic<bool> has_gpu_{false};
-  std::shared_ptr<const CudaContext> gpu_;  // written before has_gpu_, as the next ones
-  std::uint64_t slab_bytes_ = 0;            // as asked for
-  bool all_go_by_host_ = false;
+  std::shared_ptr<const CudaContext> gpu_;         // written before has_gpu_, as the next ones
+  std::uint64_t slab_bytes_ = 0;                   // as asked for
   std::unique_ptr<LaunchServant> launch_servant_;  // null: the engine launches. Has the slab
   std::unique_ptr<DeviceMemory> device_memory_;
   std::unique_ptr<DeviceStaging> device_staging_;

@@ -166,10 +166,7 @@ absl::StatusOr<LaneUse> Context::LaneFor(TensorDescription& tensor) {
   if (!lane.ok() || tensor.place == TensorPlace::kHost) return lane;
   if (GoesByHost(tensor)) {
     const absl::StatusOr<HostPath*> path = OpenHostPath();
-    if (!path.ok()) {
-      return absl::Status(path.status().code(),
-                          absl::StrCat("tensor '", tensor.name, "': ", path.status().message()));
-    }
+    if (!path.ok()) return InTensor(tensor.name, path.status());
     tensor.place = TensorPlace::kDeviceByHost;
     lane->tag = ringd_operation{NodeLanes::kHostPathTag} << NodeLanes::kTagShift;
     return lane;

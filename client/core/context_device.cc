@@ -12,11 +12,6 @@ namespace {
 constexpr std::chrono::seconds kOpenDeadline{60};
 constexpr std::chrono::seconds kSlabDeadline{10};
 
-absl::Status InTensor(const Registration& tensor, const absl::Status& why) {
-  return absl::Status(why.code(),
-                      absl::StrCat("tensor '", tensor.description.name, "': ", why.message()));
-}
-
 }  // namespace
 
 absl::StatusOr<const CudaContext*> Context::Gpu() const noexcept {
@@ -137,11 +132,11 @@ absl::Status Context::SubmitOnStream(ringd_registration registration, const void
   const absl::StatusOr<const CudaContext*> gpu = Gpu();
   if (!gpu.ok()) return gpu.status();
   if (tensor.description.place == TensorPlace::kHost) {
-    return InTensor(tensor,
+    return InTensor(tensor.description.name,
                     absl::InvalidArgumentError("it is in host memory: submit it by ringd_submit"));
   }
   if (absl::Status status = (*gpu)->CheckNotCapturing(stream); !status.ok()) {
-    return InTensor(tensor, status);
+    return InTensor(tensor.description.name, status);
   }
   if (!state_.alive()) return state_.status();
   if (tensor.description.place == TensorPlace::kDevice) {
@@ -160,7 +155,7 @@ absl::Status Context::SubmitOnDevice(Registration& tensor, const void* source, v
   DeviceMemory* const device = device_.load(std::memory_order_acquire);
   const absl::StatusOr<DeviceStaging::Places> places =
       device_staging_->Place(tensor, source, destination, stream);
-  if (!places.ok()) return InTensor(tensor, places.status());
+  if (!places.ok()) return InTensor(tensor.description.name, places.status());
   Submission record{};
   record.registration = tensor.numbers.registration;
   record.element_count = tensor.element_count;
@@ -178,7 +173,7 @@ absl::Status Context::SubmitOnDevice(Registration& tensor, const void* source, v
   const absl::Status signalled = device->SignalReady(stream, record.timeline_pair, record.sequence);
   if (!signalled.ok()) {
     // Nobody can take it back, and the others wait for it.
-    const absl::Status why = InTensor(tensor, signalled);
+    const absl::Status why = InTensor(tensor.description.name, signalled);
     state_.Lose(why);
     EndPart(Farewell::kAbandon);
     return why;

@@ -22,7 +22,6 @@ absl::Status Context::UseHostPath(const std::string& why) {
                               absl::StrCat(why, "; nor can its tensors go through host memory: ",
                                            path.status().message()));
   }
-  all_go_by_host_ = true;
   if (!why.empty()) {
     on_warning_(absl::StrCat("GPU tensors of rank ", places_.rank,
                              " go through host memory, which is slow: ", why));
@@ -44,12 +43,8 @@ absl::StatusOr<HostPath*> Context::OpenHostPath() {
         tensor.lane.way == &wire_lane_ && tensor.bytes >= StagedCopies::kLeastBytes;
     return in_pieces ? staged_copies_.OrdersFor(tensor) : StagedCopies::Orders();
   };
-  carrier.submit_in_pieces = [this](Registration& tensor,
-                                    void* address) -> absl::StatusOr<HostPath::Carrier::InPieces> {
-    const absl::StatusOr<RingOperations::InPieces> submitted =
-        ring_operations_.SubmitInPieces(tensor, arena_.OffsetOf(address));
-    if (!submitted.ok()) return submitted.status();
-    return HostPath::Carrier::InPieces{submitted->sequence, submitted->progress};
+  carrier.submit_in_pieces = [this](Registration& tensor, void* address) {
+    return ring_operations_.SubmitInPieces(tensor, arena_.OffsetOf(address));
   };
   carrier.tell_piece = [this](std::uint32_t progress, std::uint32_t piece) {
     ring_operations_.TellPiece(progress, piece);
@@ -78,7 +73,7 @@ absl::StatusOr<HostPath*> Context::OpenHostPath() {
 // The same on all ranks, whatever their NCCL: else they would go different ways.
 bool Context::GoesByHost(const TensorDescription& tensor) {
   if (!has_gpu_.load(std::memory_order_acquire)) return false;
-  if (all_go_by_host_) return true;
+  if (device_.load(std::memory_order_acquire) == nullptr) return true;
   if (!TraitsOf(tensor.kind).combines || NcclTypeOf(tensor.data_type).has_value()) return false;
   if (!has_told_of_types_.exchange(true)) {
     on_warning_(absl::StrCat("tensor '", tensor.name, "', and others of such types, go through ",

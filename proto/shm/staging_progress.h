@@ -44,6 +44,17 @@ constexpr std::uint64_t StagingPieceBytes(std::uint64_t tensor_bytes) noexcept {
   return std::max(aligned, kLeastStagingPieceBytes);
 }
 
+struct StagingPiece {
+  std::uint64_t begin = 0;
+  std::uint64_t bytes = 0;
+};
+
+// Requirement: the tensor has such a piece.
+constexpr StagingPiece StagingPieceAt(std::uint64_t tensor_bytes, std::uint64_t index) noexcept {
+  const std::uint64_t length = StagingPieceBytes(tensor_bytes);
+  return {index * length, std::min(length, tensor_bytes - index * length)};
+}
+
 // The bits of the pieces that bytes [begin, end) of the tensor lie in. Requirement: begin < end <=
 // tensor_bytes.
 constexpr std::uint64_t StagingPieces(std::uint64_t tensor_bytes, std::uint64_t begin,

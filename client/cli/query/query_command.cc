@@ -70,16 +70,18 @@ absl::StatusOr<Presented> Present(const absl::StatusOr<Reply>& reply, const Rend
   return presented;
 }
 
-// And no engine that might have something has kept silent.
-template <typename Reply, typename Rows>
-bool HasNothing(const Reply& reply, const Rows& rows) {
-  return rows.empty() && reply.unanswered().empty();
+// What `render` makes of the rows; or that the job that was asked for has none, unless an engine
+// has kept silent that might have some.
+template <typename Reply, typename Rows, typename Render>
+std::string RenderRows(const QueryOptions& options, absl::string_view what, const Reply& reply,
+                       const Rows& rows, const Render& render) {
+  const bool has_none = !options.job_id.empty() && rows.empty() && reply.unanswered().empty();
+  return has_none ? NothingOfJob(what, options.job_id) : render();
 }
 
 absl::StatusOr<Presented> Ask(AdminClient& client, const QueryOptions& options,
                               const Presentation& how) {
   const Clock::time_point deadline = Clock::now() + kCallTimeout;
-  const bool asks_for_job = !options.job_id.empty();
   switch (options.query) {
     case Query::kStatus:
       return Present(client.GetStatus(deadline), &RenderStatus, how);
@@ -89,29 +91,25 @@ absl::StatusOr<Presented> Ask(AdminClient& client, const QueryOptions& options,
       return Present(
           client.ListJobs(options.job_id, options.ended, deadline),
           [&](const v1::JobsReply& reply, const Look& look) {
-            if (asks_for_job && HasNothing(reply, reply.jobs()))
-              return NothingOfJob("ranks", options.job_id);
-            return RenderJobs(reply, options.ended, look);
+            return RenderRows(options, "ranks", reply, reply.jobs(),
+                              [&] { return RenderJobs(reply, options.ended, look); });
           },
           how);
     case Query::kCommunicators:
       return Present(
           client.ListCommunicators(options.job_id, deadline),
           [&](const v1::CommunicatorsReply& reply, const Look& look) {
-            if (asks_for_job && HasNothing(reply, reply.communicators())) {
-              return NothingOfJob("communicators", options.job_id);
-            }
-            return options.plan ? RenderPlans(reply, look) : RenderCommunicators(reply, look);
+            return RenderRows(options, "communicators", reply, reply.communicators(), [&] {
+              return options.plan ? RenderPlans(reply, look) : RenderCommunicators(reply, look);
+            });
           },
           how);
     case Query::kQueues:
       return Present(
           client.ListQueues(options.job_id, deadline),
           [&](const v1::QueuesReply& reply, const Look& look) {
-            if (asks_for_job && HasNothing(reply, reply.queues())) {
-              return NothingOfJob("ranks", options.job_id);
-            }
-            return RenderQueues(reply, look);
+            return RenderRows(options, "ranks", reply, reply.queues(),
+                              [&] { return RenderQueues(reply, look); });
           },
           how);
   }

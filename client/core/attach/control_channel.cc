@@ -63,12 +63,9 @@ class GrpcControlChannel final : public ControlChannel {
     v1::JoinReply reply;
     grpc::ClientContext context;
     Prepare(context, deadline);
-    const absl::Status status =
-        is_interrupted == nullptr
-            ? FromGrpc(stub_->Join(&context, request, &reply))
-            : Interruptible(context, is_interrupted, reply, [&](grpc::CompletionQueue* queue) {
-                return stub_->AsyncJoin(&context, request, queue);
-              });
+    const absl::Status status = Interruptible(
+        context, is_interrupted, reply,
+        [&](grpc::CompletionQueue* queue) { return stub_->AsyncJoin(&context, request, queue); });
     if (!status.ok()) return status;
     JoinedPlace place;
     place.communicator = reply.communicator();
@@ -163,11 +160,9 @@ class GrpcControlChannel final : public ControlChannel {
     Prepare(context, deadline);
     v1::CreateCommunicatorReply reply;
     const absl::Status status =
-        is_interrupted == nullptr
-            ? FromGrpc(stub_->CreateCommunicator(&context, request, &reply))
-            : Interruptible(context, is_interrupted, reply, [&](grpc::CompletionQueue* queue) {
-                return stub_->AsyncCreateCommunicator(&context, request, queue);
-              });
+        Interruptible(context, is_interrupted, reply, [&](grpc::CompletionQueue* queue) {
+          return stub_->AsyncCreateCommunicator(&context, request, queue);
+        });
     if (!status.ok()) return status;
     return MadeCommunicator{.id = reply.communicator(),
                             .number = reply.number(),
@@ -232,7 +227,7 @@ class GrpcControlChannel final : public ControlChannel {
     bool ok = false;
     while (queue.AsyncNext(&tag, &ok, std::chrono::system_clock::now() + kInterruptInterval) ==
            grpc::CompletionQueue::TIMEOUT) {
-      if (interrupted || !is_interrupted()) continue;
+      if (interrupted || is_interrupted == nullptr || !is_interrupted()) continue;
       interrupted = true;
       context.TryCancel();  // it comes out at once
     }

@@ -17,22 +17,6 @@ constexpr std::chrono::milliseconds kLongestSleep{100};
 // Of a tensor that goes in pieces: one value for so many, since each is a call of the driver's.
 constexpr std::uint32_t kPiecesAtOnce = 4;
 
-struct Piece {
-  std::uint64_t begin;
-  std::uint64_t bytes;
-};
-
-Piece PieceAt(std::uint64_t tensor_bytes, std::uint64_t index) noexcept {
-  const std::uint64_t length = StagingPieceBytes(tensor_bytes);
-  const std::uint64_t begin = index * length;
-  return {begin, std::min(length, tensor_bytes - begin)};
-}
-
-absl::Status InTensor(const Registration& tensor, const absl::Status& why) {
-  return absl::Status(why.code(),
-                      absl::StrCat("tensor '", tensor.description.name, "': ", why.message()));
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HostPath>> HostPath::Create(std::shared_ptr<const CudaContext> gpu,
@@ -87,7 +71,6 @@ void HostPath::EndAll() {
     operation.has_ended = true;
     operation.is_certain = false;
   }
-  in_flight_.store(0, std::memory_order_release);
   changed_.NotifyAll();
 }
 
@@ -113,19 +96,20 @@ absl::StatusOr<std::uint64_t> HostPath::Submit(Registration& tensor, const void*
       staging_->Place(tensor, source, destination, stream, copy);
   if (!places.ok()) {
     Withdraw(sequence);
-    return InTensor(tensor, places.status());
+    return InTensor(tensor.description.name, places.status());
   }
   if (places->block != nullptr) DeviceStaging::Begin(*places->block, sequence);
   const absl::Status status = HandOver(sequence, places->block, stream, std::move(orders));
   if (status.ok()) return sequence;
   Withdraw(sequence);
   if (places->block != nullptr) staging_->GiveBack(*places->block);
-  return InTensor(tensor, status);
+  return InTensor(tensor.description.name, status);
 }
 
 std::shared_ptr<const HostPath::Orders> HostPath::OrdersOf(const Registration& tensor) const {
-  auto orders = std::make_shared<Orders>(carrier_.orders_of(tensor));
-  return orders->source.empty() ? nullptr : orders;
+  Orders orders = carrier_.orders_of(tensor);
+  if (orders.source.empty()) return nullptr;
+  return std::make_shared<const Orders>(std::move(orders));
 }
 
 absl::Status HostPath::CopyPiecesIn(const Registration& tensor, const Orders& orders,
@@ -133,7 +117,7 @@ absl::Status HostPath::CopyPiecesIn(const Registration& tensor, const Orders& or
                                     DeviceAddress source, StreamHandle stream) const {
   std::uint32_t copied = 0;
   for (const std::uint8_t piece : orders.source) {
-    const auto [begin, bytes] = PieceAt(tensor.bytes, piece);
+    const auto [begin, bytes] = StagingPieceAt(tensor.bytes, piece);
     absl::Status status = memory_->CopyIn(offset + begin, source + begin, bytes, stream);
     ++copied;
     if (status.ok() && copied % kPiecesAtOnce == 0) {
@@ -155,7 +139,7 @@ absl::Status HostPath::CopyPiecesOut(const Registration& tensor, const Orders& o
       status = memory_->WaitForPieces(stream, PairOf(sequence), sequence,
                                       is_last ? PinnedArena::kAll : i + kPiecesAtOnce);
     }
-    const auto [begin, bytes] = PieceAt(tensor.bytes, orders.result[i]);
+    const auto [begin, bytes] = StagingPieceAt(tensor.bytes, orders.result[i]);
     if (status.ok()) status = memory_->CopyOut(destination + begin, offset + begin, bytes, stream);
     if (!status.ok()) return status;
   }
@@ -169,15 +153,11 @@ SubmitResult HostPath::TrySubmit(Submission& record, const OperationEnd& end) {
   if (IsFull()) return SubmitResult::kFull;
   record.sequence = next_sequence_++;
   operations_[record.sequence].end = end;
-  in_flight_.store(in_flight_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   return SubmitResult::kOk;
 }
 
 void HostPath::Withdraw(std::uint64_t sequence) {
   const MutexLock lock(mutex_);
-  if (!stops_) {
-    in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
-  }
   operations_.erase(sequence);
   changed_.NotifyAll();
 }
@@ -196,7 +176,11 @@ absl::Status HostPath::HandOver(std::uint64_t sequence, DeviceBlock* block, Stre
   operation.end.device_block = block;
   operation.orders = std::move(orders);
   // Who has stopped the thread meanwhile has ended the operation.
-  new_.push_back(sequence);
+  Item item;
+  item.sequence = sequence;
+  item.end = operation.end;
+  item.orders = operation.orders;
+  new_.push_back(std::move(item));
   stirred_.NotifyOne();
   return absl::OkStatus();
 }

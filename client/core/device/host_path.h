@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <list>
 #include <map>
@@ -53,11 +52,8 @@ class HostPath final : public OperationQueue, private EndsBeforeLibraries {
     // Of a tensor that may come in pieces: their orders; else empty ones.
     std::function<StagedCopies::Orders(const Registration& tensor)> orders_of;
     // As `submit`, of one that does. kUnavailable: not now; it is to be submitted as a whole.
-    struct InPieces {
-      std::uint64_t sequence = 0;
-      std::uint32_t progress = kNoProgress;
-    };
-    std::function<absl::StatusOr<InPieces>(Registration& tensor, void* address)> submit_in_pieces;
+    std::function<absl::StatusOr<StagedCopies::InPieces>(Registration& tensor, void* address)>
+        submit_in_pieces;
     std::function<void(std::uint32_t progress, std::uint32_t piece)> tell_piece;
     // Bits of those of the result that are final.
     std::function<std::uint64_t(std::uint32_t progress)> final_pieces;
@@ -174,7 +170,7 @@ class HostPath final : public OperationQueue, private EndsBeforeLibraries {
   CondVar stirred_;  // the thread has something to do
   std::map<std::uint64_t, Operation> operations_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::deque<std::uint64_t> new_ ABSL_GUARDED_BY(mutex_);  // that the thread has not taken
+  std::list<Item> new_ ABSL_GUARDED_BY(mutex_);  // that the thread has not taken
   bool stops_ ABSL_GUARDED_BY(mutex_) = false;
 
   // The thread's.

@@ -41,15 +41,7 @@ void HostPath::Run() {
 bool HostPath::TakeNew() {
   const MutexLock lock(mutex_);
   if (!new_.empty()) pause_ = kFirstPause;
-  for (; !new_.empty(); new_.pop_front()) {
-    Item item;
-    item.sequence = new_.front();
-    const auto found = operations_.find(item.sequence);
-    if (found == operations_.end()) continue;
-    item.end = found->second.end;
-    item.orders = found->second.orders;
-    copying_.push_back(item);
-  }
+  copying_.splice(copying_.end(), new_);
   return !stops_;
 }
 
@@ -95,7 +87,7 @@ bool HostPath::SubmitReady() {
 absl::StatusOr<std::uint64_t> HostPath::SubmitOne(Item& item) {
   Registration& tensor = *item.end.registration;
   if (item.orders == nullptr) return carrier_.submit(tensor, AddressOf(item.end));
-  const absl::StatusOr<Carrier::InPieces> inner =
+  const absl::StatusOr<StagedCopies::InPieces> inner =
       carrier_.submit_in_pieces(tensor, AddressOf(item.end));
   if (absl::IsUnavailable(inner.status()) && state_.alive()) item.orders = nullptr;
   if (!inner.ok()) return inner.status();
@@ -150,12 +142,11 @@ bool HostPath::TakeEnded() {
 void HostPath::End(const Item& item, const absl::Status& status, bool is_certain) {
   memory_->SetDone(PairOf(item.sequence), item.sequence, PinnedArena::kAll);
   const MutexLock lock(mutex_);
-  const auto found = operations_.find(item.sequence);
-  if (found == operations_.end()) return;
-  found->second.has_ended = true;
-  found->second.status = status;
-  found->second.is_certain = is_certain;
-  in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+  // Nobody takes it out before.
+  Operation& operation = operations_.at(item.sequence);
+  operation.has_ended = true;
+  operation.status = status;
+  operation.is_certain = is_certain;
   changed_.NotifyAll();
 }
 

@@ -18,6 +18,7 @@
 #include "client/core/tensors/arena_allocator.h"
 #include "proto/base/cache_line.h"
 #include "proto/base/mutex.h"
+#include "proto/shm/staging_progress.h"
 
 namespace ringd::client {
 
@@ -62,9 +63,9 @@ class PinnedArena final : public StagingMemory {
 
   std::byte* At(std::uint64_t offset) const noexcept { return arena_.AtOffset(offset); }
 
-  // A tensor comes and goes as a whole, or in up to so many pieces, which are counted.
-  static constexpr std::uint32_t kMostPieces = 64;
+  // A tensor comes and goes as a whole, which is this count, or in pieces, which are counted.
   static constexpr std::uint32_t kAll = 127;
+  static_assert(kMaxStagingPieces < kAll);
 
   // Puts on `stream`: so many pieces of the operation's source are there, or kAll.
   absl::Status SignalReady(StreamHandle stream, std::uint32_t pair, std::uint64_t sequence,

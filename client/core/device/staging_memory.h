@@ -31,7 +31,7 @@ class StagingMemory {
   virtual absl::StatusOr<std::optional<std::uint64_t>> Find(const void* address,
                                                             std::uint64_t bytes) const = 0;
 
-  // kResourceExhausted: it is full; the message names the setting.
+  // kResourceExhausted: it is full, and the message names the setting; or what the driver says.
   virtual absl::StatusOr<std::uint64_t> AllocateAt(std::uint64_t bytes) = 0;
   // Requirement: AllocateAt gave it.
   virtual void FreeAt(std::uint64_t offset) = 0;

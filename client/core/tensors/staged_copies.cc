@@ -13,20 +13,18 @@ namespace {
 // From this size on tensors would only push each other out of the caches.
 constexpr std::uint64_t kPastCachesFromBytes = std::uint64_t{4} << 20;
 
-struct Piece {
-  std::uint64_t begin;
-  std::uint64_t bytes;
-};
-
-Piece PieceAt(std::uint64_t tensor_bytes, std::uint64_t index) noexcept {
-  const std::uint64_t length = StagingPieceBytes(tensor_bytes);
-  const std::uint64_t begin = index * length;
-  return {begin, std::min(length, tensor_bytes - begin)};
+// Bits of the pieces that one of the ring's blocks lies in.
+std::uint64_t PiecesOfBlock(std::uint64_t tensor_bytes, std::uint64_t blocks,
+                            std::uint64_t block) noexcept {
+  const std::uint64_t begin = tensor_bytes / blocks * block;
+  const std::uint64_t end =
+      block + 1 == blocks ? tensor_bytes : tensor_bytes / blocks * (block + 1);
+  return begin == end ? 0 : StagingPieces(tensor_bytes, begin, end);
 }
 
 // One piece of it; `to` and `from` are the tensor's beginnings.
 void CopyPiece(void* to, const void* from, std::uint64_t tensor_bytes, std::uint64_t index) {
-  const auto [begin, bytes] = PieceAt(tensor_bytes, index);
+  const auto [begin, bytes] = StagingPieceAt(tensor_bytes, index);
   const Streaming streaming =
       tensor_bytes >= kPastCachesFromBytes ? Streaming::kPast : Streaming::kCached;
   CopyScaled(DataType::kUint8, static_cast<std::byte*>(to) + begin,
@@ -77,9 +75,7 @@ std::span<const std::uint8_t> StagedCopies::OrderPieces(
   // The block that comes in step `step`; its pieces that were not taken, the first one first.
   const auto pieces_of = [&](std::uint64_t step) {
     const std::uint64_t block = (position.self % blocks + blocks - step % blocks) % blocks;
-    const std::uint64_t begin = bytes / blocks * block;
-    const std::uint64_t end = block + 1 == blocks ? bytes : bytes / blocks * (block + 1);
-    return begin == end ? 0 : StagingPieces(bytes, begin, end) & left;
+    return PiecesOfBlock(bytes, blocks, block) & left;
   };
   const auto take_first_of = [&](std::uint64_t pieces) {
     if (pieces == 0) return;
@@ -123,28 +119,21 @@ StagedCopies::Orders StagedCopies::OrdersFor(const Registration& tensor) const {
   orders.source.assign(source.begin(), source.end());
   // A ring ends with the block behind a node's own, and then passes the results on: first its own,
   // then those before it. That is the order of a source of the node behind, but for its turns.
-  const std::uint64_t length = StagingPieceBytes(tensor.bytes);
   const std::uint64_t blocks = std::max<std::uint64_t>(1, position.node_count);
   std::uint64_t left = AllStagingPieces(tensor.bytes);
-  for (std::uint64_t step = 0; step < blocks; ++step) {
+  for (std::uint64_t step = 0; left != 0; ++step) {
     const std::uint64_t block = (position.self + 1 + blocks - step) % blocks;
-    const std::uint64_t begin = tensor.bytes / blocks * block;
-    const std::uint64_t end =
-        block + 1 == blocks ? tensor.bytes : tensor.bytes / blocks * (block + 1);
-    if (begin == end) continue;
-    for (std::uint64_t piece = begin / length; piece <= (end - 1) / length; ++piece) {
-      if ((left & std::uint64_t{1} << piece) == 0) continue;
-      left &= ~(std::uint64_t{1} << piece);
-      orders.result.push_back(static_cast<std::uint8_t>(piece));
+    std::uint64_t pieces = PiecesOfBlock(tensor.bytes, blocks, block) & left;
+    left &= ~pieces;
+    for (; pieces != 0; pieces &= pieces - 1) {
+      orders.result.push_back(static_cast<std::uint8_t>(std::countr_zero(pieces)));
     }
   }
   return orders;
 }
 
 void StagedCopies::CopyOut(OperationEnd& end) {
-  const std::uint64_t final_pieces =
-      segment_.staging_progress[end.progress].result.load(std::memory_order_acquire) &
-      AllStagingPieces(BytesOf(end));
+  const std::uint64_t final_pieces = FinalPieces(end.progress) & AllStagingPieces(BytesOf(end));
   std::uint64_t fresh = final_pieces & ~end.fetched_pieces;
   for (; fresh != 0; fresh &= fresh - 1) {
     CopyPiece(end.copy_to, end.copy_from, BytesOf(end),

@@ -56,6 +56,11 @@ class StagedCopies {
     std::vector<std::uint8_t> result;
   };
   Orders OrdersFor(const Registration& tensor) const;
+  // An operation whose pieces somebody else copies: its number, and its record.
+  struct InPieces {
+    std::uint64_t sequence = 0;
+    std::uint32_t progress = kNoProgress;
+  };
   // Somebody else has copied a piece of the source.
   void TellPiece(std::uint32_t record, std::uint32_t piece);
   // Bits of pieces of the result that are final.

@@ -182,9 +182,7 @@ absl::StatusOr<std::uint64_t> Staging::TakeBlock(const Registration& registratio
   }
   absl::StatusOr<std::uint64_t> offset = arena_.AllocateOffset(block_bytes);
   if (!offset.ok()) {
-    return absl::Status(
-        offset.status().code(),
-        absl::StrCat("tensor '", registration.description.name, "': ", offset.status().message()));
+    return InTensor(registration.description.name, offset.status());
   }
   return offset;
 }

@@ -114,6 +114,10 @@ std::string TensorDescription::Key() const {
   return key;
 }
 
+absl::Status InTensor(absl::string_view name, const absl::Status& why) {
+  return absl::Status(why.code(), absl::StrCat("tensor '", name, "': ", why.message()));
+}
+
 absl::StatusOr<TensorDescription> DescribeTensor(const ringd_tensor& tensor, std::int32_t size) {
   TensorDescription description;
   if (tensor.name == nullptr || tensor.name[0] == '\0') {

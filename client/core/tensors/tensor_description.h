@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "client/ringd.h"
@@ -49,6 +50,9 @@ struct RegisteredNumbers {
 
 // Whether `text` is well-formed UTF-8 (RFC 3629): names travel in protobuf strings, which insist.
 bool IsUtf8(absl::string_view text) noexcept;
+
+// `why` with the tensor's name in front.
+absl::Status InTensor(absl::string_view name, const absl::Status& why);
 
 // Checks `tensor` for a job of `size` ranks. kInvalidArgument: the message names the tensor, the
 // field and what is allowed.

@@ -1,4 +1,4 @@
-// The operations of one context, from submission to the waiter: what both ways of carrying them out
+// The operations of one context, from submission to the waiter: what all ways of carrying them out
 // share.
 #ifndef RINGD_CLIENT_CORE_WAITING_OPERATION_QUEUE_H_
 #define RINGD_CLIENT_CORE_WAITING_OPERATION_QUEUE_H_
@@ -116,8 +116,7 @@ struct OperationWords {
   }
 };
 
-// Operations are numbered 0, 1, 2, ... as they are submitted, and stand in an OperationTable. A
-// waiter spins briefly, then sleeps.
+// Operations are numbered 0, 1, 2, ... as they are submitted.
 //
 // Thread safety: any thread may call anything.
 class OperationQueue : protected OperationWords {
@@ -168,7 +167,7 @@ class OperationQueue : protected OperationWords {
  protected:
   // Written under the lock of the queue at hand.
   std::atomic<std::uint32_t> in_flight_{0};
-  std::atomic<std::uint32_t> waiters_{0};  // by WaitLoop
+  std::atomic<std::uint32_t> waiters_{0};
 };
 
 }  // namespace ringd::client

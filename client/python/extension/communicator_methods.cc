@@ -61,8 +61,7 @@ PyObject* CreateCommunicator(PyObject* self, PyObject* const* arguments, Py_ssiz
     const WithoutGil without_gil;
     status = ringd_communicator_create(Self(self)->context, &options, &communicator);
   }
-  // An interrupt is an exception already.
-  if (status != RINGD_OK) return PyErr_Occurred() != nullptr ? nullptr : RaiseStatus(status);
+  if (status != RINGD_OK) return RaiseStatus(status);
   return PyLong_FromUnsignedLong(communicator);
 }
 

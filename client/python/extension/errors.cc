@@ -29,6 +29,8 @@ void SetErrorTypes(PyObject* types) {
 PyObject* RaiseStatus(ringd_status status) { return RaiseStatus(status, ringd_last_error()); }
 
 PyObject* RaiseStatus(ringd_status status, const char* text) {
+  // What has interrupted the call is an exception already.
+  if (PyErr_Occurred() != nullptr) return nullptr;
   // A name cut in the middle of a character must not hide the rest of the message.
   PyObject* message =
       PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(__builtin_strlen(text)), "replace");

@@ -62,7 +62,7 @@ PyObject* Open(PyObject* /*module*/, PyObject* arguments) {
   Py_BEGIN_ALLOW_THREADS;
   status = ringd_open(&options, &context);
   Py_END_ALLOW_THREADS;
-  if (status != RINGD_OK) return PyErr_Occurred() != nullptr ? nullptr : RaiseStatus(status);
+  if (status != RINGD_OK) return RaiseStatus(status);
   return WrapContext(context_type, context);
 }
 

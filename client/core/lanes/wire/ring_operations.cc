@@ -230,10 +230,11 @@ class RingOperations::Waiter {
 };
 
 template <typename Condition>
-WaitResult RingOperations::WaitFor(Condition condition, Clock::time_point deadline,
-                                   WireTrace* trace, std::uint64_t sequence) {
+WaitResult RingOperations::WaitFor(SpinPolicy& spin, Condition condition,
+                                   Clock::time_point deadline, WireTrace* trace,
+                                   std::uint64_t sequence) {
   Waiter<Condition> waiter(*this, condition, trace, sequence);
-  WaitLoop loop(spin_, waiters_, {.looks_per_clock = kLooksPerClock});
+  WaitLoop loop(spin, waiters_, {.looks_per_clock = kLooksPerClock});
   return loop.Run(waiter, deadline) ? waiter.result() : WaitResult::kTimeout;
 }
 
@@ -241,27 +242,26 @@ bool RingOperations::WaitForRoom(const OperationEnd& /*end*/) {
   const auto condition = [this] {
     return in_flight() < capacity_ ? WaitResult::kDone : WaitResult::kTimeout;
   };
-  return WaitFor(condition, Clock::time_point::max()) == WaitResult::kDone;
+  return WaitFor(spin_, condition, Clock::time_point::max()) == WaitResult::kDone;
 }
 
 WaitResult RingOperations::WaitUnnoted(std::uint64_t sequence, Clock::time_point deadline) {
-  const auto look = [this, sequence] { return Look(sequence); };
-  Waiter<decltype(look)> waiter(*this, look, nullptr, sequence);
   SpinPolicy none;
-  WaitLoop loop(none, waiters_, {});
-  return loop.Run(waiter, deadline) ? waiter.result() : WaitResult::kTimeout;
+  return WaitFor(
+      none, [this, sequence] { return Look(sequence); }, deadline);
 }
 
 WaitResult RingOperations::Wait(std::uint64_t sequence, Clock::time_point deadline) {
   std::optional<OperationEnd> end = BeginFetch(sequence);
   if (!end.has_value()) {
-    return WaitFor([this, sequence] { return Look(sequence); }, deadline, trace_, sequence);
+    return WaitFor(
+        spin_, [this, sequence] { return Look(sequence); }, deadline, trace_, sequence);
   }
   const auto look = [&] {
     copies_.CopyOut(*end);
     return Look(sequence);
   };
-  const WaitResult result = WaitFor(look, deadline, trace_, sequence);
+  const WaitResult result = WaitFor(spin_, look, deadline, trace_, sequence);
   EndFetch(sequence, *end);
   return result;
 }

@@ -52,12 +52,8 @@ class RingOperations final : public OperationQueue {
   void CopySource(const OperationEnd& end);
   // One of a tensor in the arena whose source somebody else copies there in pieces, and whose
   // result that one takes in pieces.
-  struct InPieces {
-    std::uint64_t sequence = 0;
-    std::uint32_t progress = kNoProgress;
-  };
   //   kUnavailable: there is no record for it now. kResourceExhausted: there is no room.
-  absl::StatusOr<InPieces> SubmitInPieces(Registration& tensor, std::uint64_t offset);
+  absl::StatusOr<StagedCopies::InPieces> SubmitInPieces(Registration& tensor, std::uint64_t offset);
   // A piece of its source is there.
   void TellPiece(std::uint32_t progress, std::uint32_t piece);
   [[nodiscard]] bool WaitForRoom(const OperationEnd& end) override;
@@ -113,8 +109,8 @@ class RingOperations final : public OperationQueue {
   // `condition` says kTimeout for "not yet"; anything else ends the wait with that result. `trace`:
   // what is waited for is operation `sequence`.
   template <typename Condition>
-  WaitResult WaitFor(Condition condition, Clock::time_point deadline, WireTrace* trace = nullptr,
-                     std::uint64_t sequence = 0);
+  WaitResult WaitFor(SpinPolicy& spin, Condition condition, Clock::time_point deadline,
+                     WireTrace* trace = nullptr, std::uint64_t sequence = 0);
 
   const SessionSegmentView segment_;
   const std::uint32_t capacity_;

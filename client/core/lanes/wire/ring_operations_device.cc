@@ -33,8 +33,8 @@ std::vector<std::uint32_t> RingOperations::TimelinePairsOfUnfulfilled() {
   return pairs;
 }
 
-absl::StatusOr<RingOperations::InPieces> RingOperations::SubmitInPieces(Registration& tensor,
-                                                                        std::uint64_t offset) {
+absl::StatusOr<StagedCopies::InPieces> RingOperations::SubmitInPieces(Registration& tensor,
+                                                                      std::uint64_t offset) {
   OperationEnd end;
   end.registration = &tensor;
   end.progress = copies_.TakeRecord();
@@ -47,7 +47,7 @@ absl::StatusOr<RingOperations::InPieces> RingOperations::SubmitInPieces(Registra
                  (tensor.receives ? std::uint32_t{kResultInPieces} : 0);
   record.progress = end.progress;
   const SubmitResult result = TrySubmit(record, end);
-  if (result == SubmitResult::kOk) return InPieces{record.sequence, end.progress};
+  if (result == SubmitResult::kOk) return StagedCopies::InPieces{record.sequence, end.progress};
   copies_.GiveBackRecord(end.progress);
   if (result == SubmitResult::kFull) return absl::ResourceExhaustedError("there is no room");
   return state_.status();

@@ -142,7 +142,7 @@ class DeviceOperations:
                 break
             except ResourceExhaustedError as error:
                 if time.monotonic() >= deadline or not self._make_room():
-                    if "arena_bytes" in str(error):  # the host path has no slab
+                    if "slab_bytes" not in str(error):
                         raise
                     raise ResourceExhaustedError(
                         f"{error}; {SLAB_VARIABLE} says how large the slab is, which holds what is in "
