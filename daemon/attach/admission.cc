@@ -84,16 +84,20 @@ absl::Status Admission::NotAdmitted(const std::string& who) {
                    "allowed_groups would admit them. Without it: ringctl run -n 1 -- COMMAND"));
 }
 
+std::optional<UserVerdict> Admission::AdmittedAtSight(const PeerCredentials& peer) const {
+  if (!AdmitsAtSight(peer)) return std::nullopt;
+  return UserVerdict{absl::OkStatus(), IsOperatorAtSight(peer)};
+}
+
 std::optional<UserVerdict> Admission::AtSight(const PeerCredentials& peer) const {
-  UserVerdict verdict{absl::OkStatus(), IsOperatorAtSight(peer)};
-  if (!AdmitsAtSight(peer)) {
+  const std::optional<UserVerdict> admitted = AdmittedAtSight(peer);
+  if (!admitted.has_value()) {
     if (!groups_.empty()) return std::nullopt;
     // Anybody may come and be refused: the database is not asked for his name.
-    verdict.admitted = NotAdmitted(absl::StrCat("uid ", peer.uid));
-    return verdict;
+    return UserVerdict{NotAdmitted(absl::StrCat("uid ", peer.uid)), false};
   }
-  if (!operators_.empty() && !verdict.is_operator) return std::nullopt;
-  return verdict;
+  if (!operators_.empty() && !admitted->is_operator) return std::nullopt;
+  return admitted;
 }
 
 UserVerdict Admission::Ask(const PeerCredentials& peer) const {

@@ -45,8 +45,8 @@ class Admission {
   bool AdmitsAtSight(const PeerCredentials& peer) const;
   // What Ask would say, if that does not depend on the user database.
   std::optional<UserVerdict> AtSight(const PeerCredentials& peer) const;
-  // As far as that is known without the user database.
-  bool IsOperatorAtSight(const PeerCredentials& peer) const;
+  // Of one whom AdmitsAtSight; operators are told as far as that is known without the database.
+  std::optional<UserVerdict> AdmittedAtSight(const PeerCredentials& peer) const;
 
   // Takes a place among the sessions, given back when the last copy of the pointer goes.
   //   kResourceExhausted: too many; the message names the user, the limit and its setting.
@@ -54,6 +54,10 @@ class Admission {
 
  private:
   Admission() = default;
+
+  // As far as that is known without the user database.
+  bool IsOperatorAtSight(const PeerCredentials& peer) const;
+
   static absl::Status NotAdmitted(const std::string& who);
   absl::Status TakeNames(const Config& config);
   SessionPlaces::Limits LimitsOf(const Config& config) const;

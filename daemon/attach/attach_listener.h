@@ -68,8 +68,8 @@ struct AttachCallbacks {
 // One thread waits for connections and reads what they begin with. Nobody can hold it up:
 // handshakes that are not done are kept aside without blocking, for handshake_timeout at most. A
 // user who has too many loses the oldest; if there are too many of all, that is the user who has
-// most, and root last. Nor can the user database: who is not known at sight waits for it aside, as
-// long, and others go on.
+// most, and root last. Nor can the user database: who is not known at sight waits for it aside,
+// twice as long, and others go on.
 //
 // Thread safety: Reload, Drain and Stop from any thread.
 // Ownership: owns the socket file, which is removed by Stop, and the connections until they are

@@ -45,9 +45,8 @@ void AttachListener::ServeOrPark(std::map<std::uint64_t, PendingConnection>::ite
     verdict = Judge(peer);
   }
   // A trainer is no operator's tool: his is not kept waiting for that.
-  if (!verdict.has_value() && wanted == PendingConnection::Progress::kAttach &&
-      admission()->AdmitsAtSight(peer)) {
-    verdict = UserVerdict{absl::OkStatus(), admission()->IsOperatorAtSight(peer)};
+  if (!verdict.has_value() && wanted == PendingConnection::Progress::kAttach) {
+    verdict = admission()->AdmittedAtSight(peer);
   }
   // Twice as long as a handshake: ringctl and trainers wait longer.
   if (!verdict.has_value()) {
@@ -68,15 +67,12 @@ void AttachListener::ServeParked() {
 void AttachListener::EndWait(PendingConnection connection) {
   const std::shared_ptr<Admission> admission = this->admission();
   const PeerCredentials peer = connection.peer();
-  UserVerdict verdict{absl::OkStatus(), admission->IsOperatorAtSight(peer)};
-  if (!admission->AdmitsAtSight(peer)) {
-    verdict.admitted = absl::UnavailableError(
-        absl::StrCat("the system's user database has not said in time (handshake_timeout) which "
-                     "groups uid ",
-                     peer.uid, " is in"));
-  }
+  const absl::Status late = absl::UnavailableError(
+      absl::StrCat("the system's user database has not said in time (twice handshake_timeout) ",
+                   "which groups uid ", peer.uid, " is in"));
   const PendingConnection::Progress wanted = connection.wanted();
-  Serve(std::move(connection), wanted, verdict);
+  Serve(std::move(connection), wanted,
+        admission->AdmittedAtSight(peer).value_or(UserVerdict{late, false}));
 }
 
 void AttachListener::Serve(PendingConnection connection, PendingConnection::Progress wanted,

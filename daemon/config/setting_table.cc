@@ -189,8 +189,7 @@ std::vector<Setting> MakeTable() {
        &C::device_launch,
        "whose process launches on GPUs: engine, trainer, or auto: the engine if it and the trainer "
        "use the GPU at the same time, by one MPS, else the trainer; host: tensors on GPUs are "
-       "copied "
-       "to host memory and reduced there, as they are with auto where NCCL is missing",
+       "copied to host memory and reduced there, as they are with auto where NCCL is missing",
        0,
        0,
        {"auto", "engine", "trainer", "host"}},

@@ -34,7 +34,7 @@ struct DeviceOperand {
 // members' parts of each operation go to their GPUs' threads, in the order of Start, which is that
 // of all nodes. The operation has ended when all parts have.
 //
-// Thread safety: none; the engine thread owns it. Nothing blocks.
+// Thread safety: none; the progress thread owns it. Nothing blocks.
 // Ownership: of what is in flight; holds the members' slabs, and borrows the room.
 // Invariants: each operation that was started ends once, by Poll. After a failure none ends well.
 class DeviceLane final : private DeviceEvents {
@@ -88,7 +88,9 @@ class DeviceLane final : private DeviceEvents {
   // No GPU touches the members' memory for this lane.
   bool Quiet() const noexcept { return buckets_.empty(); }
 
-  // A member's part in NCCL's communicator, for ringctl.
+  // How a member's tensors on its GPU are reduced, for ringctl. By the host path
+  // (LaunchedBy::kHost) nothing of it is NCCL's: nccl_rank is -1, and `failure` says why; empty: it
+  // was asked for.
   struct Description {
     Rank rank;      // of the communicator
     int nccl_rank;  // the ranks of a node follow each other there

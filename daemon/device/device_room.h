@@ -39,7 +39,7 @@ class DeviceEvents {
 // that could not be opened, or is not wanted, ends when all who have asked for it are answered, so
 // that names of GPUs that are not there cost none. A trainer's launcher goes when its slab has.
 //
-// Thread safety: none; the engine thread owns it. `wake` is called on other threads.
+// Thread safety: none; the progress thread owns it. `wake` is called on other threads.
 // Ownership: of the launchers, together with the slabs. Whoever listens must outlive its entry.
 class DeviceRoom {
  public:

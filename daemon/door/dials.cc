@@ -20,11 +20,18 @@ void Dials::Add(DialRequest request, Clock::time_point now) {
   SetDue(key, now);
 }
 
-Dials::Entries::iterator Dials::Erase(Entries::iterator entry) {
+void Dials::LeaveTurn(Entries::iterator entry) {
+  if (connecting_.erase(entry->first) > 0) turns_.Release(entry->second.request().user);
+}
+
+void Dials::Erase(Entries::iterator entry) {
+  SetDue(entry->first, Clock::time_point::max());
+  turns_.Forget(entry->first);
+  LeaveTurn(entry);
   const auto group = groups_.find(entry->second.request().group);
   group->second.erase(entry->first);
   if (group->second.empty()) groups_.erase(group);
-  return entries_.erase(entry);
+  entries_.erase(entry);
 }
 
 void Dials::SetDue(std::uint64_t key, Clock::time_point due) {
@@ -55,12 +62,8 @@ void Dials::Attempt(Entries::iterator entry, Clock::time_point now) {
 }
 
 void Dials::Follow(Entries::iterator entry, Dial::Progress progress) {
-  const std::uint64_t key = entry->first;
-  if (progress != Dial::Progress::kConnecting && connecting_.erase(key) > 0) {
-    turns_.Release(entry->second.request().user);
-  }
-  if (progress != Dial::Progress::kEnded) return SetDue(key, entry->second.due());
-  SetDue(key, Clock::time_point::max());
+  if (progress != Dial::Progress::kConnecting) LeaveTurn(entry);
+  if (progress != Dial::Progress::kEnded) return SetDue(entry->first, entry->second.due());
   absl::StatusOr<DoorConnection> outcome = entry->second.TakeOutcome();
   const DialRequest request = entry->second.request();
   Erase(entry);
@@ -101,7 +104,6 @@ void Dials::RunDue(Clock::time_point now) {
     if (connecting_.contains(key)) {
       Follow(entry, entry->second.TimeOut(now));
     } else if (turns_.IsWaiting(key)) {
-      turns_.Forget(key);
       Follow(entry, entry->second.MissTurn(now));
     } else {
       Begin(entry, now);
@@ -114,13 +116,7 @@ void Dials::Abandon(std::uint64_t group) {
   const auto found = groups_.find(group);
   if (found == groups_.end()) return;
   const std::set<std::uint64_t> keys = found->second;
-  for (const std::uint64_t key : keys) {
-    const auto entry = entries_.find(key);
-    SetDue(key, Clock::time_point::max());
-    turns_.Forget(key);
-    if (connecting_.erase(key) > 0) turns_.Release(entry->second.request().user);
-    Erase(entry);
-  }
+  for (const std::uint64_t key : keys) Erase(entries_.find(key));
 }
 
 Clock::time_point Dials::NextDue() const noexcept {

@@ -45,7 +45,9 @@ class Dials {
 
   static constexpr int kMostAtOnce = 64;
 
-  Entries::iterator Erase(Entries::iterator entry);
+  // It does not connect any more: its turn is another's.
+  void LeaveTurn(Entries::iterator entry);
+  void Erase(Entries::iterator entry);
   // An attempt, as soon as it is its turn.
   void Begin(Entries::iterator entry, Clock::time_point now);
   // Now: it is.

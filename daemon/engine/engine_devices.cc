@@ -14,8 +14,6 @@ namespace {
 
 // Opening a GPU that sleeps takes seconds, and clearing its memory.
 constexpr std::chrono::seconds kOpenTimeout{55};
-// Of a GPU's name, which a trainer says.
-constexpr std::size_t kMostUuidBytes = 64;
 // For ranks and other nodes to hear why.
 constexpr std::chrono::seconds kLastWords{1};
 
@@ -52,7 +50,7 @@ absl::StatusOr<v1::OpenDeviceReply> Engine::GiveHostPath(SessionId id,
   const absl::StatusOr<SessionEntry*> member = FindMember(id);
   if (!member.ok()) return member.status();
   HostPathGpu gpu;
-  gpu.uuid = request.uuid().substr(0, kMostUuidBytes);
+  gpu.uuid = request.uuid();
   if (request.has_is_under_mps()) gpu.is_under_mps = request.is_under_mps();
   gpu.why = why;
   (*member)->session->UseHostPath(std::move(gpu));

@@ -12,6 +12,10 @@ namespace ringd {
 //     from in here is known by this process's pid.
 //   - reads or writes another process's memory, or takes descriptors out of it
 //   - signals another process. Asking by a pidfd and signal 0 whether one is there is allowed.
+//   - has the kernel signal one, as the owner of a descriptor (F_SETOWN, F_SETSIG and the like), or
+//     outlives ringd (PR_SET_PDEATHSIG)
+//   - sets limits, scheduling or priority of another process. Of another thread too: setpriority
+//     and sched_setaffinity are left undone there, and say that they were done.
 //   - enters or makes namespaces, and goes round this filter (io_uring)
 //
 // Requirement: PR_SET_NO_NEW_PRIVS. Any thread; does not block.

@@ -139,7 +139,7 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceDevice(Clock::time_point now
 std::vector<DeviceLane::Description> JobCommunicator::DescribeDevices() const {
   std::vector<DeviceLane::Description> all;
   if (device_lane_ != nullptr) all = device_lane_->Describe();
-  if (!has_tensors_by_host_ || membership_ == nullptr) return all;
+  if (!has_tensors_by_host_) return all;
   const auto& ranks = membership_->nodes[static_cast<std::size_t>(membership_->self.value())].ranks;
   for (std::size_t member = 0; member < members_.size(); ++member) {
     const Session& session = *members_[member];

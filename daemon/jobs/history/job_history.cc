@@ -5,17 +5,12 @@
 #include <string>
 #include <utility>
 
+#include "proto/base/text.h"
+
 namespace ringd {
 namespace {
 
-void Shorten(std::string& text, std::size_t most) {
-  if (text.size() <= most) return;
-  std::size_t end = most;
-  // Not amid a character: the reply must be UTF-8.
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  text.resize(end);
-  text.shrink_to_fit();
-}
+void Shorten(std::string& text, std::size_t most) { text.resize(CutToLength(text, most).size()); }
 
 // An engine that a rank has taken over may say anything of its jobs.
 void Cut(v1::Job& job) {
@@ -46,10 +41,9 @@ void JobHistory::Add(v1::Job job) {
   if (jobs_per_user_ == 0) return;
   Cut(job);
   // A copy, since a message keeps the room that it has had.
-  const v1::Job kept(job);
   const std::uint64_t number = next_number_++;
-  ++counts_[kept.uid()];
-  jobs_.emplace(number, Entry{number, kept});
+  ++counts_[job.uid()];
+  jobs_.emplace(number, Entry{number, v1::Job(std::as_const(job))});
   KeepLimits();
 }
 

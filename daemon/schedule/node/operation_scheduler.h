@@ -86,8 +86,7 @@ class OperationScheduler {
   virtual void TakeActions(std::vector<Action>& out) = 0;
 
   // Nodes start it whenever they come to it. If false, all start those in one order, so that they
-  // may wait for each other.
-  // Its tensors and their descriptions are the same each time.
+  // may wait for each other. Its tensors and their descriptions are the same each time.
   virtual bool IsLearned(OperationId operation) const noexcept = 0;
   // A barrier that goes over the wire beside the operation's data, which both must complete before
   // the operation has ended well. Nothing: there is none.
