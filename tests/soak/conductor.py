@@ -210,9 +210,13 @@ class Soak:
             if both is None:
                 continue
             result.steps[name] = both
-            complaint = step_times.complaint(*both, control_s)
-            if complaint is not None:
-                self._journal.find("steps", f"{job}: {complaint}")
+            attacked = [change for change in job.changes() if change.overlaps(begin_ns, end_ns)]
+            for complaint in (
+                step_times.complaint(*both, control_s),
+                step_times.slow_change(attacked, world.processors, name),
+            ):
+                if complaint is not None:
+                    self._journal.find("steps", f"{job}: {complaint}")
 
     def _compare(
         self, job: str | None, steps: list[Step], world: World, begin_ns: int, end_ns: int

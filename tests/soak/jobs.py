@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.cluster import Child
-from tests.soak.records import Record, Step, job_steps
+from tests.soak.records import Record, Step, job_changes, job_steps
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,9 @@ class SoakJob:
 
     def steps(self, first: int = 0) -> list[Step]:
         return job_steps([rank.record for rank in self.ranks], first)
+
+    def changes(self) -> list[Step]:
+        return job_changes([rank.record for rank in self.ranks])
 
     def last_end_ns(self) -> int:
         """When the last step so far ended; 0: none has."""

@@ -53,6 +53,12 @@ def test_what_ranks_and_engines_waited_for_processors_is_excused() -> None:
     assert step_times.distribution(late, others, JOB).slowest == pytest.approx(0.2)
 
 
+def test_a_slow_change_of_a_communicator_is_found() -> None:
+    assert step_times.slow_change(steps(900, 990), samples(), JOB) is None
+    assert "change 1" in str(step_times.slow_change(steps(900, 1200), samples(), JOB))
+    assert step_times.slow_change(steps(900, 1200, waited_ms=300), samples(), JOB) is None
+
+
 def test_what_ringd_used_meanwhile_is_no_excuse() -> None:
     before = f"R {990 * MS} 0 0 0 0 0 0 0 0 0"
     waited = f"0 0 {170 * MS} 0"

@@ -46,6 +46,8 @@ class Record:
         self._offset = 0
         self.events: list[dict[str, Any]] = []
         self.steps: list[RankStep] = []
+        #: Changes of its further communicator.
+        self.changes: list[RankStep] = []
         self.other: list[str] = []
 
     def read(self) -> Record:
@@ -56,9 +58,10 @@ class Record:
         whole = data[: data.rfind(b"\n") + 1]
         self._offset += len(whole)
         for line in whole.decode(errors="replace").splitlines():
-            if line.startswith("S "):
+            if line.startswith(("S ", "C ")):
                 _, begin, end, waited = (int(word) for word in line.split()[1:])
-                self.steps.append(RankStep(begin, end, waited))
+                kind = self.steps if line.startswith("S") else self.changes
+                kind.append(RankStep(begin, end, waited))
             elif line.startswith('{"event"'):
                 self.events.append(json.loads(line))
             else:
@@ -72,10 +75,18 @@ class Record:
 
 def job_steps(records: list[Record], first: int = 0) -> list[Step]:
     """The steps from number `first` on that all ranks have ended."""
-    count = min(len(record.read().steps) for record in records)
+    return _together([record.read().steps for record in records], first)
+
+
+def job_changes(records: list[Record]) -> list[Step]:
+    """The changes of the job's further communicator that all ranks have ended."""
+    return _together([record.read().changes for record in records])
+
+
+def _together(each: list[list[RankStep]], first: int = 0) -> list[Step]:
     steps = []
-    for number in range(first, count):
-        ranks = [record.steps[number] for record in records]
+    for number in range(first, min(len(of_rank) for of_rank in each)):
+        ranks = [of_rank[number] for of_rank in each]
         begin = max(rank.begin_ns for rank in ranks)
         end = max(rank.end_ns for rank in ranks)
         steps.append(Step(number, begin, end, sum(rank.waited_ns for rank in ranks)))

@@ -10,6 +10,9 @@ from tests.soak.records import Step
 
 #: The slowest step under attack may be so much slower than the slowest without.
 LIMIT_S = 0.050
+#: A change of a communicator under attack, with connections that are dialled for it at doors where
+#: strangers crowd, and its first sum.
+CHANGE_LIMIT_S = 1.0
 #: The control's lateness is believed up to here: something that keeps it waiting for longer may be
 #: ringd.
 MOST_CONTROL_S = 0.3
@@ -61,7 +64,7 @@ def distribution(steps: Sequence[Step], processors: Samples, job: str | None) ->
             excused += step.seconds > median + LIMIT_S >= seconds
         if seconds > slowest:
             slowest = seconds
-            why = "" if excuse is None else f"{1000 * step.seconds:.0f} ms, {excuse}"
+            why = "" if excuse is None else f"number {step.number}, {1000 * step.seconds:.0f} ms, {excuse}"
     p99 = raw[min(len(raw) - 1, len(raw) * 99 // 100)]
     return Distribution(len(raw), median, p99, slowest, raw[-1], excused, why, why_raw)
 
@@ -82,3 +85,17 @@ def complaint(quiet: Distribution, attacked: Distribution, control_s: float) -> 
         f"the slowest step took {late:.0f} ms longer than undisturbed, allowed are {1000 * limit:.0f};"
         f" undisturbed: {quiet}; attacked: {attacked}"
     )
+
+
+def slow_change(changes: Sequence[Step], processors: Samples, job: str) -> str | None:
+    """What is wrong with how long changes of a communicator took under attack; None: nothing."""
+    for change in changes:
+        if change.seconds <= CHANGE_LIMIT_S:
+            continue
+        excuse = processors.excuse(change, job)
+        if change.seconds - excuse.seconds > CHANGE_LIMIT_S:
+            return (
+                f"change {change.number} of the communicator took {change.seconds:.2f} s, allowed are"
+                f" {CHANGE_LIMIT_S:.2f}; {excuse}"
+            )
+    return None

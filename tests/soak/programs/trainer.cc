@@ -11,6 +11,8 @@
 //   S STEP BEGIN_NS END_NS WAITED_NS                          a step: when it began and ended, and
 //                                                             how long this thread waited for a
 //                                                             processor meanwhile
+//   C STEP BEGIN_NS END_NS WAITED_NS                          the same of a change of the
+//                                                             communicator before that step
 //
 // Times are of the clock that all processes of a machine share. Exit codes: 0 well, 3 an error of
 // ringd's, 4 a wrong sum.
@@ -42,6 +44,8 @@ using soak::WaitedNanos;
 constexpr int kFailed = 3;
 constexpr int kWrongSum = 4;
 constexpr std::int64_t kStepsOfBeside = 20;
+
+bool MatchesByOrder(std::int64_t step) { return step / kStepsOfBeside % 2 == 1; }
 
 std::string Quoted(const char* text) {
   std::string quoted = "\"";
@@ -118,7 +122,10 @@ class Layer {
     Require(ringd_submit(context, registration_, values_, values_, &operation));
     return operation;
   }
-  ringd_operation SubmitInOrder(ringd_context* context, ringd_communicator communicator) {
+  // On that communicator, in the way in which it matches at that step.
+  ringd_operation SubmitOn(ringd_context* context, ringd_communicator communicator,
+                           std::int64_t step) {
+    if (!MatchesByOrder(step)) return Submit(context);
     ringd_collective collective{};
     collective.struct_size = sizeof(collective);
     collective.data_type = RINGD_FLOAT32;
@@ -158,8 +165,6 @@ class Layer {
   float* values_ = nullptr;
 };
 
-bool MatchesByOrder(std::int64_t step) { return step / kStepsOfBeside % 2 == 1; }
-
 // A communicator of all ranks, in reverse order.
 ringd_communicator MakeBeside(ringd_context* context, const ringd_place& place, std::int64_t step) {
   std::vector<std::int32_t> ranks;
@@ -175,6 +180,33 @@ ringd_communicator MakeBeside(ringd_context* context, const ringd_place& place, 
   Require(ringd_communicator_create(context, &options, &made));
   return made;
 }
+
+// So that what it needs is there, as its connections: the first operation waits for that.
+void SumOnce(ringd_context* context, Layer& layer, ringd_communicator communicator,
+             std::int64_t step) {
+  layer.Fill(step);
+  Require(ringd_wait(context, layer.SubmitOn(context, communicator, step), -1));
+  layer.Check(step);
+}
+
+// From its making to its end, a line.
+class Measured {
+ public:
+  Measured(char kind, std::int64_t step) : kind_(kind), step_(step) {}
+  std::int64_t begin() const { return begin_; }
+  void End() const {
+    const std::int64_t end = NowNanos();
+    std::printf("%c %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 "\n", kind_, step_, begin_, end,
+                WaitedNanos() - waited_);
+    std::fflush(stdout);
+  }
+
+ private:
+  const char kind_;
+  const std::int64_t step_;
+  const std::int64_t waited_ = WaitedNanos();
+  const std::int64_t begin_ = NowNanos();
+};
 
 struct Death {
   int rank = -1;  // nobody's
@@ -213,7 +245,7 @@ void Train(ringd_context* context) {
   Layer& of_beside = layers[3];
   std::array<ringd_operation, layers.size() - 1> operations{};
   Layer& loss = layers.back();
-  std::int64_t begin = NowNanos();
+  SumOnce(context, of_beside, beside, 0);
   std::int64_t step = 0;
   for (bool last = false; !last; ++step) {
     if (place.rank == death.rank && step == death.after) End(death.code);
@@ -222,32 +254,30 @@ void Train(ringd_context* context) {
     const bool enough = step + 1 == most_steps || (stop != nullptr && ::access(stop, F_OK) == 0);
     loss.values()[0] = enough ? 1.0F : 0.0F;
 
-    const std::int64_t waited = WaitedNanos();
-    begin = NowNanos();
+    const Measured measured('S', step);
     for (std::size_t i = 0; i < operations.size(); ++i) {
-      const bool by_order = &layers[i] == &of_beside && MatchesByOrder(step);
-      operations[i] =
-          by_order ? of_beside.SubmitInOrder(context, beside) : layers[i].Submit(context);
+      operations[i] = &layers[i] == &of_beside ? of_beside.SubmitOn(context, beside, step)
+                                               : layers[i].Submit(context);
     }
     Require(ringd_wait_all(context, operations.data(), operations.size(), -1));
     ringd_operation operation = 0;
     Require(ringd_submit_awaited(context, loss.registration(), loss.values(), loss.values(),
                                  &operation));
     Require(ringd_wait(context, operation, -1));
-    const std::int64_t end = NowNanos();
-    std::printf("S %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 "\n", step, begin, end,
-                WaitedNanos() - waited);
-    std::fflush(stdout);
+    measured.End();
 
     last = loss.values()[0] > 0.0F;
     for (Layer& layer : layers) layer.Check(step, &layer == &loss ? 1 : 0);
     if (step == 0) Say("working");
     if (step % kStepsOfBeside == kStepsOfBeside - 1 && !last) {
+      const Measured change('C', step + 1);
       Require(ringd_communicator_destroy(context, beside));
       beside = MakeBeside(context, place, step + 1);
       if (!MatchesByOrder(step + 1)) of_beside.Describe(context, beside);
+      SumOnce(context, of_beside, beside, step + 1);
+      change.End();
     }
-    if (!last) SleepUntil(begin + period_ns);
+    if (!last) SleepUntil(measured.begin() + period_ns);
   }
   Say("done", ", \"steps\": " + std::to_string(step));
 }
