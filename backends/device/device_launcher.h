@@ -27,7 +27,7 @@ struct DeviceThreadActivity {
 };
 
 // One GPU, in which buckets of tensors are reduced. In this process that is a DeviceThread; an
-// engine may also have a trainer's process do it (daemon/device/trainer_launcher.h).
+// engine may also have a trainer's process do it (daemon/lanes/device/trainer_launcher.h).
 //
 // A driver may hang, a library wait for another rank. So the owner only hands work over and takes
 // events: no method blocks, but Stop for as long as it says.

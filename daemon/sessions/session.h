@@ -22,7 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "daemon/device/session_slab.h"
+#include "daemon/lanes/device/session_slab.h"
 #include "daemon/sessions/notice_queue.h"
 #include "daemon/sessions/ordered_submissions.h"
 #include "daemon/sessions/registration.h"

@@ -1,0 +1,150 @@
+#include "daemon/lanes/device/device_lane.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/daemon/lanes/device/laned_rank.h"
+
+namespace ringd {
+namespace {
+
+using emulator::Child;
+using emulator::Environment;
+using emulator::NcclRank;
+using emulator::RunRanks;
+
+Environment With(const Environment& more = {}) {
+  Environment settings = {{"RINGD_EMULATOR_CUDA_KERNELS", kMoveKernels},
+                          {"RINGD_EMULATOR_NCCL_MAX_DELAY_US", "200"}};
+  settings.insert(more.begin(), more.end());
+  return settings;
+}
+
+TensorMeta Of(DataType type, ReduceOp op, std::int64_t count) {
+  TensorMeta meta;
+  meta.dtype = type;
+  meta.op = op;
+  meta.shape = {count};
+  meta.place = TensorPlace::kDevice;
+  return meta;
+}
+
+TEST_CASE("DeviceLane: what begins before the id has come waits for it, and then ends once") {
+  CHECK(RunRanks(2, With(), [](const Child& child, const NcclRank& rank) {
+          LanedRank self(child, rank);
+          self.view().Write<float>(0, {1.0F, 2.0F + static_cast<float>(rank.rank())});
+          self.view().Write<std::int64_t>(4096, {rank.rank() - 2});
+          self.Start(1, {Of(DataType::kFloat32, ReduceOp::kSum, 2)}, {0});
+          self.SetReady(1);
+          NcclRank::Pause();
+          CHILD_CHECK(self.lane().TakeEnds().empty());
+          CHILD_CHECK(!self.lane().Quiet());
+          CHILD_CHECK(self.lane().Describe().at(0).state == "waiting");
+          self.lane().TakeId(IdOf(rank));
+          std::vector<DeviceLane::End> ends = self.WaitEnds();
+          CHILD_CHECK(ends.size() == 1);
+          CHILD_CHECK(ends[0].id == OperationId(1));
+          CHILD_STATUS(ends[0].status);
+          CHILD_CHECK(self.view().Read<float>(0, 2) == std::vector<float>({2, 5}));
+          // Integers are divided toward minus infinity, as on the host: -3 / 2.
+          self.Start(2, {Of(DataType::kInt64, ReduceOp::kAverage, 1)}, {4096});
+          self.SetReady(2);
+          CHILD_STATUS(self.WaitEnds().at(0).status);
+          CHILD_CHECK(self.view().Read<std::int64_t>(4096, 1).at(0) == -2);
+          CHILD_CHECK(self.lane().Quiet());
+          CHILD_CHECK(self.lane().TakeEnds().empty());
+          CHILD_STATUS(self.lane().Health(Clock::now() + kPatience));
+        }) == "");
+}
+
+TEST_CASE("DeviceLane: describes the rank's GPU, NCCL's communicator and the memory") {
+  CHECK(RunRanks(2, With({{"RINGD_EMULATOR_CUDA_MPS", "on"}}),
+                 [](const Child& child, const NcclRank& rank) {
+                   LanedRank self(child, rank);
+                   DeviceLane::Description before = self.lane().Describe().at(0);
+                   CHILD_CHECK(before.nccl_version.empty());
+                   CHILD_CHECK(before.fusion_bytes == 0);
+                   self.lane().TakeId(IdOf(rank));
+                   self.Start(1, {Of(DataType::kFloat32, ReduceOp::kSum, 1)}, {0});
+                   self.SetReady(1);
+                   CHILD_STATUS(self.WaitEnds().at(0).status);
+                   const std::vector<DeviceLane::Description> all = self.lane().Describe();
+                   CHILD_CHECK(all.size() == 1);
+                   CHILD_CHECK(all[0].rank == Rank(rank.rank()));
+                   CHILD_CHECK(all[0].nccl_rank == rank.rank());
+                   CHILD_CHECK(all[0].gpu == self.slab().uuid());
+                   CHILD_CHECK(all[0].is_under_mps == true);
+                   CHILD_CHECK(all[0].nccl_version == "2.29.7");
+                   CHILD_CHECK(all[0].state == "ready");
+                   CHILD_CHECK(all[0].failure.empty());
+                   CHILD_CHECK(all[0].slab_bytes == self.slab().bytes());
+                   CHILD_CHECK(all[0].fusion_bytes == LanedRank::kFusion);
+                 }) == "");
+}
+
+TEST_CASE("DeviceLane: what NCCL refuses ends with that, and the lane goes on") {
+  CHECK(RunRanks(2, With(), [](const Child& child, const NcclRank& rank) {
+          LanedRank self(child, rank);
+          self.lane().TakeId(IdOf(rank));
+          self.Start(1, {Of(DataType::kBool, ReduceOp::kSum, 4)}, {0});
+          self.SetReady(1);
+          const DeviceLane::End refused = self.WaitEnds().at(0);
+          CHILD_REFUSED(absl::StatusCode::kInvalidArgument, "bool", refused.status);
+          self.view().Write<float>(0, {1, 2});
+          self.Start(2, {Of(DataType::kFloat32, ReduceOp::kMax, 2)}, {0});
+          self.SetReady(2);
+          CHILD_STATUS(self.WaitEnds().at(0).status);
+        }) == "");
+}
+
+TEST_CASE("DeviceLane: an error of NCCL's is its health, when nobody has had a better word") {
+  CHECK(RunRanks(2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "error@0:1=6;error@1:1=6"}}),
+                 [](const Child& child, const NcclRank& rank) {
+                   LanedRank self(child, rank);
+                   self.lane().TakeId(IdOf(rank));
+                   self.Start(1, {Of(DataType::kFloat32, ReduceOp::kSum, 4)}, {0});
+                   self.SetReady(1);
+                   const auto health_later = [&] {
+                     return self.lane().Health(Clock::now() + DeviceLane::kBetterWord);
+                   };
+                   self.WaitUntil([&] { return !health_later().ok(); }, "the failure");
+                   CHILD_STATUS(self.lane().Health(Clock::time_point()));
+                   CHILD_CHECK(health_later().message().find("the GPUs' communicator") == 0);
+                   CHILD_CHECK(self.lane().Describe().at(0).state == "failed");
+                   CHILD_CHECK(self.lane().Describe().at(0).failure.find("remote process") !=
+                               std::string::npos);
+                   self.lane().Abort("the job has failed");
+                   self.WaitUntil([&] { return self.lane().Quiet(); }, "quiet");
+                   CHILD_CHECK(self.lane().TakeEnds().empty());
+                 }) == "");
+}
+
+TEST_CASE("DeviceLane: an abort lets streams go, leaves nothing in flight, and stays the reason") {
+  CHECK(RunRanks(2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "hang@1:1"}}),
+                 [](const Child& child, const NcclRank& rank) {
+                   LanedRank self(child, rank);
+                   self.lane().TakeId(IdOf(rank));
+                   for (std::uint64_t number = 1; number <= 3; ++number) {
+                     self.Start(number, {Of(DataType::kFloat32, ReduceOp::kSum, 4)}, {0});
+                   }
+                   self.SetReady(3);
+                   NcclRank::Pause();
+                   CHILD_CHECK(!self.lane().Quiet());
+                   self.lane().Abort("rank 1 has died");
+                   self.lane().Abort("something else");
+                   self.WaitUntil([&] { return self.lane().Quiet(); }, "quiet");
+                   // No stream waits for a result: the value is beyond all.
+                   self.WaitUntil([&] { return self.view().Slot(DoneSlot(0)) > 3; }, "the release");
+                   CHILD_CHECK(self.lane().TakeEnds().empty());
+                   const DeviceLane::Description after = self.lane().Describe().at(0);
+                   CHILD_CHECK(after.state == "failed");
+                   CHILD_CHECK(after.failure == "rank 1 has died");
+                   // What is started after that ends with the communicator.
+                   self.Start(4, {Of(DataType::kFloat32, ReduceOp::kSum, 4)}, {0});
+                   CHILD_CHECK(self.lane().Quiet());
+                 }) == "");
+}
+
+}  // namespace
+}  // namespace ringd
