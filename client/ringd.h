@@ -314,8 +314,8 @@ RINGD_EXPORT ringd_status ringd_try_submit(ringd_context* context, ringd_registr
  * result and *operation is RINGD_DONE. If somebody does not come for about 100 ms, and in all other
  * cases, it is ringd_submit; so ranks may use either function for the same tensor, which only costs
  * time. After 0.3 s it returns in any case but for want of room, also where a rank that was stopped
- * keeps the others from knowing. Either way *operation is to be waited for. If the context ends
- * meanwhile, the call fails with the reason. */
+ * keeps the others from knowing: the tensor's next submission waits until they know. Either way
+ * *operation is to be waited for. If the context ends meanwhile, the call fails with the reason. */
 RINGD_EXPORT ringd_status ringd_submit_awaited(ringd_context* context,
                                                ringd_registration registration, const void* source,
                                                void* destination, ringd_operation* operation);

@@ -160,6 +160,9 @@ class Context {
   UnendedOperations::Where AwaitUnended(ringd_operation& operation, Clock::time_point deadline);
   // Consumes operations that have failed: each becomes 0. The first one's status.
   absl::Status ConcludeFailed(std::span<ringd_operation* const> failed);
+  // Before a tensor's next operation: those before it are where ranks match them by their order.
+  //   kResourceExhausted: one is not, and `when_full` says not to wait.
+  absl::Status SettleEarlier(const Registration& tensor, WhenFull when_full);
   // What the rank exchange has given up; it has been counted.
   absl::Status SubmitGivenUp(const RankExchangeStay& stay, WhenFull when_full,
                              ringd_operation* operation);

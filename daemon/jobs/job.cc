@@ -298,6 +298,11 @@ void Job::Submit(const Session& session, const CheckedSubmission& submission,
                                                      "': its communicator has been destroyed")));
     return;
   }
+  if (part->communicator == nullptr) {
+    // Of a failed job, as above: one communicator may go before another.
+    const_cast<Session&>(session).Complete(submission, failure());
+    return;
+  }
   part->communicator->Submit(member, submission, now);
   Activate(*part, now);
 }

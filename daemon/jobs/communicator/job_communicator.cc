@@ -72,7 +72,8 @@ JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membersh
 }
 
 JobCommunicator::~JobCommunicator() {
-  if (options_.by_order) {
+  // Of one that has failed late submissions may come: they end with the job's failure.
+  if (options_.by_order && !failed()) {
     for (const auto& member : members_) member->ordered().Close(options_.id);
   }
   lane_.reset();  // It lets go of the members' memory.

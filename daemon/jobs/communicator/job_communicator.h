@@ -190,6 +190,10 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   // Positions of the local members that have not submitted the tensor's present occurrence, or, if
   // all have, of those that have not copied all of it into their arenas.
   std::vector<int> MembersWithout(const std::string& tensor) const;
+  // Whether all have submitted it.
+  bool AllHaveSubmitted(const std::string& tensor) const {
+    return lane_->AllHaveSubmitted(tensor, MembersWithoutSubmission(tensor));
+  }
 
   // Where the times of operations are noted (TraceReading reads them): the engine's ring first,
   // then one of each member, whose own word it is.

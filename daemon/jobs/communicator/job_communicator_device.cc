@@ -25,10 +25,21 @@ absl::Status JobCommunicator::CheckPlaces(Clock::time_point now) {
   AddQueued(now - kPlacesInterval, SIZE_MAX, all, on_gpus);
   std::vector<WaitingSubmission> on_host;
   if (!on_gpus.empty()) lane_->AddWaiting(now - kPlacesInterval, SIZE_MAX, all, on_host);
+  // A name may stand for a tensor on the host and one on a GPU: who waits with both disagrees with
+  // nobody.
+  const auto waits_with = [](const std::vector<WaitingSubmission>& waiting, int member,
+                             const std::string& name) {
+    return std::any_of(waiting.begin(), waiting.end(), [&](const WaitingSubmission& one) {
+      return one.member == member && one.name == name;
+    });
+  };
   const auto& ranks = membership_->nodes.front().ranks;
   for (const WaitingSubmission& host : on_host) {
     for (const WaitingSubmission& gpu : on_gpus) {
-      if (host.name != gpu.name || host.member == gpu.member) continue;
+      if (host.name != gpu.name || waits_with(on_gpus, host.member, host.name) ||
+          waits_with(on_host, gpu.member, host.name)) {
+        continue;
+      }
       const auto member = static_cast<std::size_t>(host.member);
       const bool by_host_path = !members_[member]->host_path().uuid.empty();
       return absl::InvalidArgumentError(absl::StrCat(
