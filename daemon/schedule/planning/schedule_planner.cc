@@ -54,6 +54,9 @@ BucketPlan SchedulePlanner::PlanPositions(const std::vector<LearnedTensor>& tens
   for (std::vector<std::size_t>& bucket : launched_planner_->Plan(described, link)) {
     if (is_launched(bucket.front())) plan.push_back(std::move(bucket));
   }
+  // Each by when it is ready, as the tensors are.
+  std::stable_sort(plan.begin(), plan.end(),
+                   [](const auto& a, const auto& b) { return a.back() < b.back(); });
   return plan;
 }
 
