@@ -44,7 +44,7 @@ std::string LearnedText(const v1::Communicator& communicator) {
   return absl::StrCat("epoch ", communicator.schedule_epoch(), ": ",
                       Count(communicator.learned_buckets(), "learned bucket", "learned buckets"),
                       ", ", HumanCount(communicator.learned_operations()),
-                      " operations without a message, ",
+                      " operations in them, ",
                       Count(communicator.schedule_departures(), "departure", "departures"));
 }
 
