@@ -68,7 +68,9 @@ def start(cluster: Cluster, program: str, layout: Sequence[int]) -> tuple[JobRun
     notes.mkdir()
     cluster.start_nodes(len(layout))
     arguments = [str(notes)]
-    return cluster.start_job(COMMON + program, list(layout), environment=environment, arguments=arguments), notes
+    return cluster.start_job(
+        COMMON + program, list(layout), environment=environment, arguments=arguments
+    ), notes
 
 
 def learned_and_others(cluster: Cluster) -> tuple[int, int]:

@@ -74,7 +74,7 @@ class DataPlane {
   const std::function<void(OperationId)> on_started_everywhere_;
   std::function<void(OperationId, int, int)> on_difference_;  // empty: they are matched by name
   std::map<OperationId, Operation> operations_;
-  std::vector<OperationId> launches_;    // in the order of the node that is ahead
+  std::vector<OperationId> launches_;     // in the order of the node that is ahead
   std::vector<std::size_t> launched_at_;  // by node: how many of them
 };
 

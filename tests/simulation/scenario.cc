@@ -38,8 +38,7 @@ std::vector<PhaseTensor> MakeTensors(Random& random, const std::string& prefix, 
                                      const Variety& variety) {
   std::vector<PhaseTensor> tensors;
   for (int i = 0; i < count; ++i) {
-    tensors.push_back(
-        {prefix + std::to_string(i), RandomMeta(random, variety), std::nullopt, {}});
+    tensors.push_back({prefix + std::to_string(i), RandomMeta(random, variety), std::nullopt, {}});
   }
   return tensors;
 }

@@ -60,7 +60,7 @@ class SimulatedNode final : public LocalRankView {
 
   Rank first_rank() const { return first_rank_; }
   int rank_count() const { return rank_count_; }
-  std::size_t in_flight() const { return in_flight_; }  // submissions
+  std::size_t in_flight() const { return in_flight_; }                        // submissions
   std::uint64_t launched_operations() const { return launched_operations_; }  // learned ones
   std::uint64_t unsent_operations() const { return unsent_operations_; }
 

@@ -54,7 +54,8 @@ absl::StatusOr<bool> ChannelTable::NoteFilled(NodeIndex node, const Filled& fill
   const auto index = static_cast<std::size_t>(node.value());
   Channel* channel = Find(filled.channel);
   if (channel == nullptr || !channel->needs_launch() || filled.occurrence != channel->launched ||
-      channel->filled[index] != channel->launched || (channel->freezing && channel->frozen[index])) {
+      channel->filled[index] != channel->launched ||
+      (channel->freezing && channel->frozen[index])) {
     return absl::InternalError(absl::StrCat("node ", node.value(), " has filled occurrence ",
                                             filled.occurrence, " of channel ", filled.channel,
                                             " out of turn"));

@@ -77,8 +77,8 @@ class ChannelTable {
   bool WasUsed(std::uint32_t number) const { return number > 0 && number < next_number_; }
 
   // Notes that a node has filled the next occurrence of a channel; an error if it broke the
-  // protocol. True: all have, and it is to be launched, which is noted, too. Never while the channel
-  // is taken out of service.
+  // protocol. True: all have, and it is to be launched, which is noted, too. Never while the
+  // channel is taken out of service.
   absl::StatusOr<bool> NoteFilled(NodeIndex node, const Filled& filled);
 
   // Begins to take the retirement's channels, all live, out of service.

@@ -197,7 +197,8 @@ Channel Coordinator::Impl::RetireChannel(std::uint32_t number, BreakReason reaso
 void Coordinator::Impl::Reschedule(const Retirement& retirement, Channel channel) {
   const auto asked_by = static_cast<std::size_t>(retirement.asked_by.value());
   std::vector<PlannedBucket> buckets;
-  const std::vector<std::uint32_t>& came = channel.needs_launch() ? channel.filled : channel.started;
+  const std::vector<std::uint32_t>& came =
+      channel.needs_launch() ? channel.filled : channel.started;
   if (came[asked_by] > retirement.asked_after) {
     // The others came after all, only later than expected.
     PlannedBucket& bucket = buckets.emplace_back();

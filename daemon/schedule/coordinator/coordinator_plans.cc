@@ -169,9 +169,8 @@ bool Coordinator::Impl::ReplanIfBetter(const LeastGain& least) {
   // One change at a time: what is being frozen will be planned, or negotiated, soon.
   if (live.size() != channels_.channels().size()) return false;
   // The others don't take the link.
-  std::erase_if(live, [](const PlannedBucket& bucket) {
-    return NeedsLaunch(bucket.tensors.front().meta);
-  });
+  std::erase_if(
+      live, [](const PlannedBucket& bucket) { return NeedsLaunch(bucket.tensors.front().meta); });
   if (live.empty()) return false;
   const PlanComparison today = planner_.Compare(live);
   const nanoseconds now = today.learned;

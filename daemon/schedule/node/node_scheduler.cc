@@ -69,11 +69,11 @@ void NodeScheduler::OnReady(TensorHandle handle, const TensorMeta* meta,
   tensor.reports = std::move(reports);
   tensor.follows_wait = follows_wait;
   tensor.since = now;
-  tensor.needs_launch = meta != nullptr ? NeedsLaunch(*meta)
-                                        : std::any_of(tensor.reports.begin(), tensor.reports.end(),
-                                                      [](const RankMeta& report) {
-                                                        return NeedsLaunch(report.meta);
-                                                      });
+  tensor.needs_launch =
+      meta != nullptr
+          ? NeedsLaunch(*meta)
+          : std::any_of(tensor.reports.begin(), tensor.reports.end(),
+                        [](const RankMeta& report) { return NeedsLaunch(report.meta); });
   if (tensor.needs_launch) {
     PlaceOrHoldBack(handle, now);
   } else {

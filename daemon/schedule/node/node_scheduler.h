@@ -147,12 +147,12 @@ class NodeScheduler final : public OperationScheduler {
   TensorTable& tensors_;
   std::map<std::uint32_t, std::unique_ptr<NodeBucket>> buckets_;  // by channel
   std::unordered_map<OperationId, TensorList> running_;
-  std::uint32_t next_negotiated_ = 0;      // sequence on channel 0
+  std::uint32_t next_negotiated_ = 0;  // sequence on channel 0
   bool stream_waits_ = false;
   // Tensors that need a launch, are placed, and have been started by no operation.
   std::size_t unlaunched_ = 0;
-  std::deque<TensorHandle> held_back_;  // in their order, behind those
-  TimePoint held_back_until_;           // unless a departure is being settled
+  std::deque<TensorHandle> held_back_;     // in their order, behind those
+  TimePoint held_back_until_;              // unless a departure is being settled
   std::vector<TensorHandle> to_announce_;  // may hold tensors that were retracted meanwhile
   std::vector<Action> actions_;
   NodeSchedulerStatus counters_;  // without buckets

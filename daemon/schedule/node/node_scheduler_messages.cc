@@ -83,9 +83,9 @@ absl::Status NodeScheduler::AddBucket(const ScheduledBucket& scheduled, TimePoin
   }
   for (const ScheduledTensor& tensor : scheduled.tensors) {
     if (NeedsLaunch(tensor.meta) != NeedsLaunch(scheduled.tensors.front().meta)) {
-      return absl::InternalError(
-          absl::StrCat("coordinator puts tensor '", tensor.name, "' and one that is not on GPUs ",
-                       "alike into channel ", scheduled.channel));
+      return absl::InternalError(absl::StrCat("coordinator puts tensor '", tensor.name,
+                                              "' and one that is not on GPUs ",
+                                              "alike into channel ", scheduled.channel));
     }
   }
   auto owned = std::make_unique<NodeBucket>(scheduled, handles);

@@ -136,8 +136,7 @@ std::vector<LearnedTensor> PeriodLearner::TakeKept(const KeptBucket& bucket) {
   for (const KeptTensor& kept : bucket) {
     const auto found = observations_.find(kept.name);
     if (found == observations_.end()) continue;  // named twice
-    const bool follows_wait =
-        Joined(kept.meta, kept.follows_wait, found->second.follows_wait);
+    const bool follows_wait = Joined(kept.meta, kept.follows_wait, found->second.follows_wait);
     taken.push_back({kept.name, kept.meta, kept.ready_offset, follows_wait, taken_ + 1, 0});
     observations_.erase(found);
   }

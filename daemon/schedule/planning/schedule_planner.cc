@@ -47,7 +47,9 @@ SchedulePlanner::SchedulePlanner(std::unique_ptr<const BucketPlanner> planner,
 BucketPlan SchedulePlanner::PlanPositions(const std::vector<LearnedTensor>& tensors,
                                           const LinkModel& link) const {
   std::vector<PlanTensor> described = Describe(tensors);
-  const auto is_launched = [&](std::size_t position) { return NeedsLaunch(tensors[position].meta); };
+  const auto is_launched = [&](std::size_t position) {
+    return NeedsLaunch(tensors[position].meta);
+  };
   BucketPlan plan = planner_->Plan(described, link);
   std::erase_if(plan, [&](const auto& bucket) { return is_launched(bucket.front()); });
   for (std::size_t i = 0; i < tensors.size(); ++i) described[i].bytes = ByteCount(tensors[i].meta);
@@ -102,10 +104,13 @@ std::vector<PlanTensor> SchedulePlanner::Describe(const std::vector<LearnedTenso
   described.reserve(tensors.size());
   for (const LearnedTensor& tensor : tensors) {
     const auto group = group_.find(tensor.name);
-    const Key key{tensor.meta.kind,    tensor.meta.dtype,
-                  tensor.meta.op,      tensor.meta.place,
+    const Key key{tensor.meta.kind,
+                  tensor.meta.dtype,
+                  tensor.meta.op,
+                  tensor.meta.place,
                   group == group_.end() ? 0 : group->second.number,
-                  tensor.learned_with, tensor.executed};
+                  tensor.learned_with,
+                  tensor.executed};
     // What can't be fused even with its like has a number of its own.
     const auto next = static_cast<std::uint32_t>(classes.size()) + alone;
     const bool can_fuse = CanFuse(tensor.meta, tensor.meta);

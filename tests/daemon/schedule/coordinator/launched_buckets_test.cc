@@ -23,7 +23,8 @@ struct TwoOnGpus : Two {
                       const std::vector<std::string>& after_waits = {}) {
     for (const std::string& name : names) {
       now += std::chrono::milliseconds(1);
-      const bool waits = std::find(after_waits.begin(), after_waits.end(), name) != after_waits.end();
+      const bool waits =
+          std::find(after_waits.begin(), after_waits.end(), name) != after_waits.end();
       for (int node = 0; node < 2; ++node) Announce(node, name, OnGpu(), waits);
     }
   }
