@@ -293,6 +293,8 @@ class Context {
   std::unique_ptr<DeviceSlab> heap_slab_ ABSL_GUARDED_BY(host_path_mutex_);
   std::unique_ptr<DeviceMemory> heap_ ABSL_GUARDED_BY(host_path_mutex_);  // in it
   std::atomic<bool> has_told_of_types_{false};
+  // Since the last submission of a tensor on a GPU: see kFollowsStreamWait.
+  std::atomic<bool> a_stream_waits_{false};
   Mutex timeline_pairs_mutex_;
   TimelinePairs timeline_pairs_ ABSL_GUARDED_BY(timeline_pairs_mutex_);
   KeptWaitLists wait_lists_;

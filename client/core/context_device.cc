@@ -183,6 +183,9 @@ absl::Status Context::SubmitOnDevice(Registration& tensor, const void* source, v
 }
 
 absl::Status Context::EnqueueOnDevice(Submission& record, OperationEnd& end) {
+  if (a_stream_waits_.exchange(false, std::memory_order_relaxed)) {
+    record.flags |= kFollowsStreamWait;
+  }
   for (;;) {
     // Whose pair the next one is, if it is in flight.
     std::optional<std::uint64_t> before;
@@ -243,6 +246,8 @@ absl::Status Context::StreamWait(ringd_operation operation, void* stream) {
   if (absl::Status status = (*gpu)->CheckNotCapturing(stream); !status.ok()) return status;
   const std::uint32_t pair =
       is_ringds ? ring_operations_.TimelinePairOf(sequence) : kNoTimelinePair;
+  // Before the wait is on the stream, behind which another thread may submit.
+  a_stream_waits_.store(true, std::memory_order_relaxed);
   if (block != nullptr) {
     return device_staging_->Fetch(
         *block, sequence, stream,

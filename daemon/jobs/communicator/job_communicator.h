@@ -310,6 +310,8 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   const RanksByNode ranks_;
   std::vector<std::shared_ptr<Session>> members_;
   std::vector<bool> has_left_;  // by member
+  // By member: CheckedSubmission::stream_waits of what it had reported last.
+  std::vector<std::uint64_t> stream_waits_;
   bool withdrawn_ = false;
   CoordinatorLink* link_;
   const std::unique_ptr<OperationScheduler> scheduler_;
