@@ -33,7 +33,8 @@ namespace ringd {
 
 // Part of DeviceThread, which see: the methods of the same names do what is said there.
 //
-// Thread safety: one thread, from Open to the destructor; registry(), KeepSlabs() and activity() on any.
+// Thread safety: one thread, from Open to the destructor; registry(), KeepSlabs() and activity() on
+//   any.
 class DeviceWorker {
  public:
   using Emit = std::function<void(DeviceEvent)>;

@@ -63,7 +63,7 @@ absl::StatusOr<v1::OpenDeviceReply> Engine::GiveHostPath(SessionId id,
   (*member)->session->UseHostPath(std::move(gpu));
   v1::RankDevice told;
   told.set_goes_by_host(true);
-  told.set_why(!why.empty()                  ? why
+  told.set_why(!why.empty()                ? why
                : request.wants_host_path() ? "RINGD_HOST_PATH=1 is set there"
                                            : "device_launch = \"host\" is set there");
   (*member)->job->TellDevice(*(*member)->session, std::move(told));
@@ -141,16 +141,15 @@ void Engine::AgreeOnDevices(const Caller&, absl::string_view token,
     return absl::DeadlineExceededError("the ranks have not agreed on their GPUs");
   });
   PostToJob(call, token, [call, request](const SessionEntry& entry) {
-    entry.job->AgreeOnDevices(
-        *entry.session, CommunicatorId(request.communicator()), Clock::now(),
-        [call](const absl::Status& status, const AgreedDevices& agreed) {
-          call->Finish(status, [agreed] {
-            v1::AgreeOnDevicesReply reply;
-            reply.set_goes_by_host(agreed.goes_by_host);
-            reply.set_why(agreed.why);
-            return reply;
-          });
-        });
+    entry.job->AgreeOnDevices(*entry.session, CommunicatorId(request.communicator()), Clock::now(),
+                              [call](const absl::Status& status, const AgreedDevices& agreed) {
+                                call->Finish(status, [agreed] {
+                                  v1::AgreeOnDevicesReply reply;
+                                  reply.set_goes_by_host(agreed.goes_by_host);
+                                  reply.set_why(agreed.why);
+                                  return reply;
+                                });
+                              });
   });
 }
 

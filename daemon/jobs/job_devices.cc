@@ -79,8 +79,8 @@ void Job::OnRankDevice(const v1::RankDevice& device) {
   agreement_.OnWord(device);
 }
 
-void Job::AgreeOnDevices(const Session& session, CommunicatorId communicator,
-                         Clock::time_point now, DeviceAgreement::Done done) {
+void Job::AgreeOnDevices(const Session& session, CommunicatorId communicator, Clock::time_point now,
+                         DeviceAgreement::Done done) {
   if (absl::Status status = MayRegister(session); !status.ok()) return done(status, {});
   const Member& member = *Find(session);
   const CommunicatorPart* const part = Find(communicator);

@@ -121,8 +121,8 @@ class ControlChannel {
   // before this returns.
   virtual absl::StatusOr<OpenedDevice> OpenDevice(const AskedDevice& asked,
                                                   Clock::time_point deadline) = 0;
-  // `communicator` is ringd's. Waits until enough of its ranks have opened a GPU; kCancelled: it was
-  // interrupted.
+  // `communicator` is ringd's. Waits until enough of its ranks have opened a GPU.
+  //   kCancelled: it was interrupted.
   virtual absl::StatusOr<AgreedDevices> AgreeOnDevices(std::uint32_t communicator,
                                                        Clock::time_point deadline,
                                                        const InterruptCheck& is_interrupted) = 0;

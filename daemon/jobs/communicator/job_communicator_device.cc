@@ -140,9 +140,9 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceDevice(Clock::time_point now
 void JobCommunicator::NoteHostPath(const std::string& why) {
   if (!why_by_host_.empty()) return;
   why_by_host_ = why;
-  LogWarning(
-      absl::StrCat("GPU tensors", OfCommunicator(), " go through host memory, which is slow: ", why),
-      Fields());
+  LogWarning(absl::StrCat("GPU tensors", OfCommunicator(),
+                          " go through host memory, which is slow: ", why),
+             Fields());
 }
 
 std::vector<DeviceLane::Description> JobCommunicator::DescribeDevices() const {

@@ -19,8 +19,8 @@ void DeviceAgreement::Add(Ask ask) {
     return waiting.ask.rank == ask.rank;
   });
   if (under_way >= kMostAsks) {
-    ask.done(absl::ResourceExhaustedError(absl::StrCat(
-                 "rank ", ask.rank, " waits for the GPUs of ", under_way, " communicators already")),
+    ask.done(absl::ResourceExhaustedError(absl::StrCat("rank ", ask.rank, " waits for the GPUs of ",
+                                                       under_way, " communicators already")),
              {});
     return;
   }
@@ -55,9 +55,9 @@ void DeviceAgreement::Tick(Clock::time_point now, std::chrono::nanoseconds warni
     if (now - waiting.warned_at < warning) continue;
     waiting.warned_at = now;
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - waiting.ask.since);
-    warn(waiting.ask.rank, absl::StrCat("rank ", waiting.ask.rank, " waits for ",
-                                        Describe(Silent(waiting.ask.ranks)),
-                                        " to open a GPU, since ", seconds.count(), " s"));
+    warn(waiting.ask.rank,
+         absl::StrCat("rank ", waiting.ask.rank, " waits for ", Describe(Silent(waiting.ask.ranks)),
+                      " to open a GPU, since ", seconds.count(), " s"));
   }
 }
 
@@ -93,8 +93,7 @@ std::string DeviceAgreement::Describe(const std::vector<int>& silent) const {
   return text;
 }
 
-bool DeviceAgreement::IsDecided(const Ask& ask, bool is_late,
-                                AgreedDevices& reply) const {
+bool DeviceAgreement::IsDecided(const Ask& ask, bool is_late, AgreedDevices& reply) const {
   if (const int rank = FirstByHost(ask.ranks); rank >= 0) {
     reply.goes_by_host = true;
     reply.why = absl::StrCat(name_(rank), ": ", words_.at(rank).why());

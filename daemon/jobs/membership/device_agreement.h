@@ -24,8 +24,8 @@ inline constexpr std::size_t kMostDeviceWhyBytes = 1024;
 
 struct AgreedDevices {
   bool goes_by_host = false;
-  // Which rank, where, can't use NCCL, and why. Or, if it goes by NCCL, which ranks had said nothing
-  // when the time was over; empty: none.
+  // Which rank, where, can't use NCCL, and why. Or, if it goes by NCCL, which ranks had said
+  // nothing when the time was over; empty: none.
   std::string why;
 };
 
