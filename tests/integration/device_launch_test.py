@@ -132,60 +132,6 @@ def test_a_trainer_that_exits_amid_a_collective_is_not_held_up(cluster: Cluster)
     again.expect_success()
 
 
-EXITS_UNLAUNCHED = """
-    import ctypes
-    import time
-
-    from device_trainer import Driver, DeviceTensor
-    from trainer import Trainer, run, say
-
-    import ringd
-
-    stream_goes_on = []
-
-
-    @ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)
-    def at_end(code, nothing):
-        # Behind the library's handler, before those of the driver.
-        for look in stream_goes_on:
-            look()
-
-
-    def main():
-        trainer = Trainer()
-        trainer.driver = Driver(0)
-        trainer.stream = trainer.driver.stream
-        library = ctypes.CDLL(None)
-        library.on_exit(at_end, None)
-        trainer.context.device_open(0, 1 << 20)
-        tensor = DeviceTensor(trainer, "gradient", [1.0] * 10, "f")
-        if trainer.rank == 1:
-            time.sleep(60)
-        let_go = trainer.driver.hold_up(trainer.stream)
-        operation = tensor.all_reduce()
-        trainer.context.stream_wait(operation, trainer.stream)
-
-        def look():
-            let_go()
-            trainer.driver.synchronize(trainer.stream)
-            say("goes on")
-
-        stream_goes_on.append(look)
-        library.exit(7)
-
-
-    run(main)
-"""
-
-
-def test_a_trainer_that_exits_before_a_launch_keeps_what_its_streams_use(cluster: Cluster) -> None:
-    environment = give_gpus(cluster)
-    cluster.start_nodes(2, device_launch="trainer")
-    job = cluster.start_job(EXITS_UNLAUNCHED, [1, 1], environment=environment)
-    wait_for_event(job.ranks[0], "goes on")
-    assert job.ranks[0].wait(5) == 7
-
-
 def test_a_trainer_whose_driver_hangs_exits_with_its_own_code(cluster: Cluster) -> None:
     environment = give_gpus(cluster, nccl_hang="ncclAllReduce") | {"FIRST": "1", "DELAY": "1"}
     cluster.start_nodes(2, device_launch="trainer")
