@@ -105,7 +105,8 @@ Context::~Context() {
   }
   // A stream that still copies, or releases another one, must find the slab there.
   const bool quiet = (device_staging_ == nullptr || device_staging_->WaitUntilQuiet(deadline)) &&
-                     (device_memory_ == nullptr || device_memory_->WaitReleased(deadline));
+                     (device_memory_ == nullptr || (device_memory_->WaitReleased(deadline) &&
+                                                    device_memory_->WaitSignalled(deadline)));
   if (!quiet) {
     static_cast<void>(device_memory_.release());
     static_cast<void>(launch_servant_.release());

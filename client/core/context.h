@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_set>
@@ -183,10 +184,16 @@ class Context {
   // Makes it if that has not been done.
   absl::StatusOr<HostPath*> OpenHostPath() ABSL_LOCKS_EXCLUDED(host_path_mutex_);
   // Whether a tensor in device memory goes by it; says so the first time that NCCL is the reason.
-  bool GoesByHost(const TensorDescription& tensor);
+  // `communicator`: ringd's number of the tensor's. Where this rank could use NCCL, waits for word
+  // of the communicator's other ranks, once for each communicator.
+  absl::StatusOr<bool> GoesByHost(const TensorDescription& tensor, std::uint32_t communicator);
+  absl::StatusOr<bool> AgreeOnHostPath(ringd_communicator communicator, std::uint32_t at_ringd)
+      ABSL_LOCKS_EXCLUDED(host_path_mutex_);
   // Of a context whose tensors all go by it: ordinary device memory to give out.
   absl::StatusOr<DeviceMemory*> HeapOfHostPath() ABSL_LOCKS_EXCLUDED(host_path_mutex_);
   absl::StatusOr<OpenedDevice> AskForDevice(const CudaContext& gpu, std::uint64_t slab_bytes);
+  // This process can't use its GPU: ranks that can don't wait for it.
+  void TellNoGpu(const absl::Status& why);
   void SetLaunchServant(LaunchServant* servant) ABSL_LOCKS_EXCLUDED(opening_servant_mutex_);
   // On the lifeline's thread.
   void BeginLaunching(UniqueFd socket) ABSL_LOCKS_EXCLUDED(opening_servant_mutex_);
@@ -295,6 +302,10 @@ class Context {
   std::atomic<bool> has_told_of_types_{false};
   // Since the last submission of a tensor on a GPU: see kFollowsStreamWait.
   std::atomic<bool> a_stream_waits_{false};
+  // What this rank, which could use NCCL, has agreed on with the other ranks: whether they go by
+  // host; and what has been told of that.
+  std::map<ringd_communicator, bool> agreed_ ABSL_GUARDED_BY(host_path_mutex_);
+  std::set<std::string> told_ ABSL_GUARDED_BY(host_path_mutex_);
   Mutex timeline_pairs_mutex_;
   TimelinePairs timeline_pairs_ ABSL_GUARDED_BY(timeline_pairs_mutex_);
   KeptWaitLists wait_lists_;

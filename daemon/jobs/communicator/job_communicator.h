@@ -169,6 +169,8 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
     return lane_->Quiet() && device_running_.empty() &&
            (device_lane_ == nullptr || device_lane_->Quiet());
   }
+  // Tensors on GPUs of members that could use NCCL go by the host path all the same, since `why`.
+  void NoteHostPath(const std::string& why);
   // Of the GPUs of its members here, once tensors have been in device memory (DeviceLane).
   std::vector<DeviceLane::Description> DescribeDevices() const;
 
@@ -328,6 +330,7 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
 
   bool has_device_tensors_ = false;
   bool has_tensors_by_host_ = false;
+  std::string why_by_host_;  // empty: by those that can use NCCL only where it lacks their type
   Clock::time_point places_checked_;
   absl::Status start_failure_;  // of an operation that a message has started: for Advance
   std::optional<NcclIdBytes> device_id_;
