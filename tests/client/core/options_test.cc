@@ -169,6 +169,25 @@ TEST_CASE("Options: a weight that makes no sense is refused with what is allowed
   }
 }
 
+TEST_CASE("Options: ranks whose job another one could have the id of are warned") {
+  const auto warning = [](const std::map<std::string, std::string>& environment) {
+    const auto options = Resolve(nullptr, environment);
+    REQUIRE(options.ok());
+    return options->start_warning;
+  };
+  const std::map<std::string, std::string> by_hand = {
+      {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}};
+  CHECK_THAT(warning(by_hand), Contains("job 'default', of 2 ranks") && Contains("RINGD_JOB_ID"));
+  auto named = by_hand;
+  named["RINGD_JOB_ID"] = "mine";
+  CHECK(warning(named).empty());
+  auto met = by_hand;
+  met["MASTER_ADDR"] = "a";
+  met["MASTER_PORT"] = "1";
+  CHECK(warning(met).empty());
+  CHECK(warning({}).empty());  // one rank alone
+}
+
 TEST_CASE("Options: the rendezvous is rank 0's host with ringd's port") {
   CHECK(Resolve(nullptr, TwoNodesAnd("MASTER_ADDR", "node-a"))->join.rendezvous == "node-a:7117");
   CHECK(Resolve(nullptr, TwoNodesAnd("MASTER_ADDR", "fd00::1"))->join.rendezvous ==
