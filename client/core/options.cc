@@ -79,7 +79,7 @@ absl::StatusOr<std::uint32_t> ResolveWeight(const ringd_options& given, const Ge
       absl::StrCat("a whole number, ", kMinJobWeight, " to ", kMaxJobWeight);
   if (given.weight > kMaxJobWeight) {
     return absl::InvalidArgumentError(
-        absl::StrCat("ringd_options.weight is ", given.weight, ": it must be ", allowed));
+        absl::StrCat("the weight that is given is ", given.weight, ": it must be ", allowed));
   }
   const std::string text = Environment(get, "RINGD_WEIGHT");
   if (given.weight > 0 || text.empty()) return given.weight;
@@ -93,7 +93,7 @@ absl::StatusOr<std::uint32_t> ResolveWeight(const ringd_options& given, const Ge
 absl::StatusOr<Places> ResolvePlaces(const ringd_options& given, const GetEnvironment& get) {
   if (given.rank < 0 || given.size == 0) return PlacesFromLauncher(get);
   const Places places{given.rank, given.size, given.local_rank, given.local_size};
-  absl::Status status = CheckPlaces(places, "ringd_options");
+  absl::Status status = CheckPlaces(places, "the caller");
   if (!status.ok()) return status;
   return places;
 }

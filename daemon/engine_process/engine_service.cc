@@ -62,7 +62,13 @@ absl::Status EngineService::Open(UniqueFd channel) {
   absl::StatusOr<std::shared_ptr<Channel>> added = loop_->Add(
       std::move(channel),
       {[this](ChannelFrame frame) { OnFrame(std::move(frame)); },
-       [this](const absl::Status& why) { End(absl::StrCat("ringd has gone: ", why.message())); }});
+       [this](const absl::Status& why) {
+         {
+           const MutexLock lock(mutex_);
+           ringd_has_gone_ = !ends_;
+         }
+         End(absl::StrCat("ringd has gone: ", why.message()));
+       }});
   if (!added.ok()) return added.status();
   channel_ = *std::move(added);
   return absl::OkStatus();
@@ -97,14 +103,16 @@ void EngineService::Beat() {
 
 void EngineService::Stop() {
   std::shared_ptr<Channel> channel;
+  bool ringd_has_gone = false;
   {
     const MutexLock lock(mutex_);
     channel = channel_;
     started_ = false;
+    ringd_has_gone = ringd_has_gone_;
   }
   const Clock::time_point deadline = Clock::now() + kGoodbye;
   // Only the channel's thread says that this process ends; from then on it carries out no frame.
-  if (engine_ != nullptr) engine_->Stop();
+  if (engine_ != nullptr) engine_->Stop(ringd_has_gone ? "was killed or has crashed" : "was stopped");
   if (network_ != nullptr) network_->Shutdown(deadline);
   while (channel != nullptr && channel->WaitsToSend() && Clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -94,6 +94,7 @@ class EngineService final : private EngineListener, private PlanKeeper {
   CondVar changed_;
   std::shared_ptr<Channel> channel_ ABSL_GUARDED_BY(mutex_);
   bool ends_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ringd_has_gone_ ABSL_GUARDED_BY(mutex_) = false;  // without having said so
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
   // Of joins that wait: what to do when their caller goes.
   std::map<std::uint64_t, std::function<void()>> joins_ ABSL_GUARDED_BY(mutex_);

@@ -52,7 +52,8 @@ class Reader {
     if (!status_.ok()) return;
     status_ = absl::InvalidArgumentError(
         absl::StrCat("the environment looks like ", launcher_, "'s, but ", problem,
-                     " (or give rank, size, local_rank and local_size in ringd_options)"));
+                     " (or give rank, size, local_rank and local_size: in C in ringd_options, in Python as "
+                     "arguments)"));
   }
 
   absl::StatusOr<Places> Finish(const Places& places) const {

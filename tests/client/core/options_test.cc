@@ -162,7 +162,7 @@ TEST_CASE("Options: a weight that makes no sense is refused with what is allowed
   given.struct_size = sizeof(given);
   given.weight = 101;
   CHECK_THAT(std::string(Resolve(&given, {}).status().message()),
-             Contains("ringd_options.weight is 101") && Contains("1 to 100"));
+             Contains("the weight that is given is 101") && Contains("1 to 100"));
   for (const char* value : {"0", "101", "-1", "2.5", "heavy"}) {
     CHECK_THAT(std::string(Resolve(nullptr, {{"RINGD_WEIGHT", value}}).status().message()),
                Contains(std::string("RINGD_WEIGHT='") + value) && Contains("1 to 100"));

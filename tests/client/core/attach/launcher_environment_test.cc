@@ -114,7 +114,8 @@ TEST_CASE("Launcher: a job id is printable whatever a variable has in it") {
 
 TEST_CASE("Launcher: a variable that is missing is named") {
   CHECK_THAT(PlacesError(Environment({{"RANK", "0"}, {"WORLD_SIZE", "4"}})),
-             Contains("torchrun") && Contains("LOCAL_RANK is not set"));
+             Contains("torchrun") && Contains("LOCAL_RANK is not set") &&
+                 Contains("in C in ringd_options, in Python as arguments"));
   CHECK_THAT(
       PlacesError(Environment(
           {{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", ""}})),
