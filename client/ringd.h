@@ -136,8 +136,8 @@ typedef struct {
    * filled; the same on all ranks. Default: the daemon's. */
   const char* fusion;
   /* Called with each warning (a stall, for instance) from a thread of the library, or in a call
-   * that opens the context or a GPU or registers a tensor on it; must not call the library back. NULL: warnings go
-   * to standard error, one line each, prefixed "ringd: ". */
+   * that opens the context or a GPU or registers a tensor on it; must not call the library back.
+   * NULL: warnings go to standard error, one line each, prefixed "ringd: ". */
   void (*on_warning)(void* user_data, const char* text);
   void* user_data;
   /* Since 1.2. RINGD_WEIGHT; default 1. 1 to 100, the same on all ranks: while several jobs want

@@ -154,10 +154,11 @@ absl::StatusOr<Options> ResolveOptions(const ringd_options* given_or_null,
     const LauncherJob job = JobFromLauncher(get, [] { return HydraJob(::getpid(), "/proc"); });
     options.join.job_id = job.id;
     if (!job.is_distinct && places->size > 1) {
-      options.start_warning = absl::StrCat(
-          "nothing tells job '", job.id, "', of ", places->size, " ranks, from another one that is ",
-          "started the same way on this node: their ranks could meet in one job. Set ",
-          "RINGD_JOB_ID, the same on all ranks of a job and different for each job");
+      options.start_warning =
+          absl::StrCat("nothing tells job '", job.id, "', of ", places->size,
+                       " ranks, from another one that is ",
+                       "started the same way on this node: their ranks could meet in one job. Set ",
+                       "RINGD_JOB_ID, the same on all ranks of a job and different for each job");
     }
   }
 

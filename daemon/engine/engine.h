@@ -329,7 +329,7 @@ class Engine final : private PeerEvents {
   static constexpr std::chrono::seconds kCallTimeout{5};
 
   std::string how_stopped_ = "was stopped";  // Stop's, before the progress thread hears of it
-  CallThread calls_;  // stopped by the destructor, after the sessions
+  CallThread calls_;                         // stopped by the destructor, after the sessions
   IsolatedExecutor
       isolated_;  // likewise: for what sessions and rank exchanges hold together with trainers
   EngineOptions options_;

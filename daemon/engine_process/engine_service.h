@@ -81,7 +81,7 @@ class EngineService final : private EngineListener, private PlanKeeper {
   void KeepUnmeasured(const std::vector<std::string>& names, std::int64_t unix_seconds) override;
 
   void Send(const v1::FromEngine& word) ABSL_LOCKS_EXCLUDED(mutex_);
-  void End(const std::string& why) ABSL_LOCKS_EXCLUDED(mutex_);
+  void End(const std::string& why, bool ringd_has_gone = false) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // In this order: later ones use earlier ones.
   MemoryMapping account_;

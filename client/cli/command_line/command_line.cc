@@ -197,8 +197,7 @@ std::optional<std::string> ExplainUnknownWord(const CLI::App& app,
 }
 
 // `arguments` with the command in front, where options stand before it; as they are without one.
-std::vector<std::string> CommandFirst(const CLI::App& app,
-                                      std::span<const char* const> arguments) {
+std::vector<std::string> CommandFirst(const CLI::App& app, std::span<const char* const> arguments) {
   std::vector<std::string> words(arguments.begin(), arguments.end());
   const auto all = app.get_subcommands([](const CLI::App*) { return true; });
   const auto takes_value = [&](const std::string& word) {
@@ -330,7 +329,8 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
     return line;
   } catch (const CLI::ExtrasError& error) {
     return absl::InvalidArgumentError(
-        ExplainUnknownWord(app, in_order).value_or(absl::StrCat(error.what(), "; see ringctl --help")));
+        ExplainUnknownWord(app, in_order)
+            .value_or(absl::StrCat(error.what(), "; see ringctl --help")));
   } catch (const CLI::ParseError& error) {
     return absl::InvalidArgumentError(absl::StrCat(error.what(), "; see ringctl --help"));
   }

@@ -40,8 +40,8 @@ std::string Bash(const Commands& commands) {
     for (const CompletedOption& option : command.options) words.push_back(option.name);
     absl::StrAppend(&cases, "    ", command.name, ") words='", absl::StrJoin(words, " "), "' ;;\n");
   }
-  const std::string with_values = absl::StrJoin(
-      OptionsWith(commands, {Value::kFile, Value::kFolder, Value::kAny}), "|");
+  const std::string with_values =
+      absl::StrJoin(OptionsWith(commands, {Value::kFile, Value::kFolder, Value::kAny}), "|");
   std::string values;
   for (const auto& [value, action] :
        {std::pair(Value::kFile, "compgen -f"), std::pair(Value::kFolder, "compgen -d")}) {

@@ -12,9 +12,6 @@
 #include <system_error>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "proto/base/unix_socket.h"
 
 namespace ringd::cli {
@@ -39,18 +36,18 @@ bool IsOwnFolder(const fs::path& path) {
          (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-bool IsRunName(absl::string_view name) {
+bool IsRunName(std::string_view name) {
   constexpr std::string_view kTemplate = kPrivateName;
   constexpr std::size_t kFixed = kTemplate.find('X');
-  return name.size() == kTemplate.size() && absl::StartsWith(name, kTemplate.substr(0, kFixed));
+  return name.size() == kTemplate.size() && name.starts_with(kTemplate.substr(0, kFixed));
 }
 
-bool IsNumber(absl::string_view name) {
+bool IsNumber(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), absl::ascii_isdigit);
 }
 
 // The folders in `folder` that are this user's and have such names; none if it can't be read.
-std::vector<fs::path> OwnFolders(const fs::path& folder, bool (*has_name)(absl::string_view)) {
+std::vector<fs::path> OwnFolders(const fs::path& folder, bool (*has_name)(std::string_view)) {
   std::vector<fs::path> found;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;

@@ -198,18 +198,17 @@ void Tell(const TraceOptions& options, const TraceRecord& record, const Timeline
     std::fprintf(stderr, "ringctl: %s\n", Printable(warning).c_str());
   }
   const bool on_one_node = record.nodes().size() == 1;
-  const std::string clocks =
-      on_one_node
-          ? ""
-          : absl::StrCat("; the nodes' clocks agree within ", uncertainty_ns / 1000 + 1, " us");
+  const std::string clocks = on_one_node ? ""
+                                         : absl::StrCat("; the nodes' clocks agree within ",
+                                                        uncertainty_ns / 1000 + 1, " us");
   std::fprintf(stderr,
                "%s: %s operations of ranks%s. Open it at ui.perfetto.dev or chrome://tracing\n",
                options.out == "-" ? "written" : options.out.c_str(),
                HumanCount(timeline.operations).c_str(), clocks.c_str());
   if (on_one_node) {
-    std::fprintf(stderr,
-                 "Not in it: operations of %zu bytes or less, which ranks on one node do not note\n",
-                 kInlineBytes);
+    std::fprintf(
+        stderr, "Not in it: operations of %zu bytes or less, which ranks on one node do not note\n",
+        kInlineBytes);
   }
 }
 

@@ -12,9 +12,9 @@
 
 namespace ringd::client {
 
-// "HOST:PORT" of the mpiexec; processes that a job has spawned have "HOST:PORT.GROUP". Empty: no proxy
-// that can be seen is an ancestor of `process`, as in a container with its own pids. `proc_folder`
-// is /proc, or what a test has in its place.
+// "HOST:PORT" of the mpiexec; processes that a job has spawned have "HOST:PORT.GROUP". Empty: no
+// proxy that can be seen is an ancestor of `process`, as in a container with pids of its own.
+// `proc_folder` is /proc, or what a test has in its place.
 std::string HydraJob(pid_t process, const std::string& proc_folder);
 
 }  // namespace ringd::client

@@ -50,10 +50,10 @@ class Reader {
 
   void Fail(absl::string_view problem) {
     if (!status_.ok()) return;
-    status_ = absl::InvalidArgumentError(
-        absl::StrCat("the environment looks like ", launcher_, "'s, but ", problem,
-                     " (or give rank, size, local_rank and local_size: in C in ringd_options, in Python as "
-                     "arguments)"));
+    status_ = absl::InvalidArgumentError(absl::StrCat(
+        "the environment looks like ", launcher_, "'s, but ", problem,
+        " (or give rank, size, local_rank and local_size: in C in ringd_options, in Python as "
+        "arguments)"));
   }
 
   absl::StatusOr<Places> Finish(const Places& places) const {
@@ -241,8 +241,8 @@ LauncherJob JobFromLauncher(const GetEnvironment& get,
       IsSet(get, "SLURM_STEP_ID") ? Value(get, "SLURM_STEP_ID") : Value(get, "SLURM_STEPID");
   if (has_master && (launcher.empty() || step.empty())) return {master, true};
   if (IsSet(get, "SLURM_JOB_ID")) {
-    return {absl::CEscape(absl::StrCat("slurm-", Value(get, "SLURM_JOB_ID"),
-                                       step.empty() ? "" : ".", step)),
+    return {absl::CEscape(
+                absl::StrCat("slurm-", Value(get, "SLURM_JOB_ID"), step.empty() ? "" : ".", step)),
             !step.empty()};
   }
   if (IsSet(get, "PMI_JOBID")) {

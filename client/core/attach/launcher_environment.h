@@ -49,8 +49,8 @@ struct LauncherJob {
   bool is_distinct = false;
 };
 
-// A name for this run: the launcher's own, or one made of where its ranks meet. `hydra_job` is asked
-// about MPICH's hydra, whose variables name nothing: HydraJob of this process.
+// A name for this run: the launcher's own, or one made of where its ranks meet. MPICH's hydra names
+// nothing in its variables: for it `hydra_job` is asked, HydraJob of this process.
 LauncherJob JobFromLauncher(const GetEnvironment& get,
                             const std::function<std::string()>& hydra_job);
 

@@ -72,9 +72,8 @@ TEST_CASE("ringctl's command line: options may stand before every command as wel
   const std::map<std::string, std::vector<const char*>> needed = {
       {"trace", {"--out", "f"}}, {"run", {"true"}}, {"completion", {"bash"}}};
   const std::map<std::string, const char*> values = {
-      {"--watch", "2"}, {"--seconds", "2"}, {"--weight", "2"},        {"--nodes", "2"},
-      {"-n", "2"},      {"--ranks", "2"},   {"--start-timeout", "2"}, {"--timeout", "2"},
-      {"--grace", "2"}};
+      {"--watch", "2"}, {"--seconds", "2"},       {"--weight", "2"},  {"--nodes", "2"}, {"-n", "2"},
+      {"--ranks", "2"}, {"--start-timeout", "2"}, {"--timeout", "2"}, {"--grace", "2"}};
   int tried = 0;
   for (const CompletedCommand& command : Parse({"completion", "bash"})->commands) {
     for (const CompletedOption& option : command.options) {

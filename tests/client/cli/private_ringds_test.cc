@@ -25,8 +25,8 @@ class Runs {
 
   const std::string& parent() const { return parent_; }
 
-  // A node of a run, whose socket is there when this returns, and somebody listens. As `ringctl run`
-  // has them, the folders are their owner's alone.
+  // A node of a run, at whose socket somebody listens. As `ringctl run` has them, the folders are
+  // their owner's alone.
   std::string AddNode(const std::string& run, const std::string& node) {
     for (const fs::path& folder : {fs::path(parent_) / run, fs::path(parent_) / run / node}) {
       fs::create_directories(folder);

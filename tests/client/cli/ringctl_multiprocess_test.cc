@@ -110,8 +110,9 @@ TEST_CASE("ringctl run: a private ringd serves the ranks and goes with them") {
 TEST_CASE("ringctl: who finds no ringd is told where the private one of a run answers") {
   const Workplace place;
   // No RINGD_SOCKET, as in the terminal beside the one of the run.
-  const Result result = place.Ringctl("run -- sh -c 'echo $RINGD_SOCKET; RINGD_SOCKET=" +
-                                      place.folder + "/none \"$RINGCTL\" jobs 2>&1; echo $?'");
+  const Result result =
+      place.Ringctl("run -- sh -c 'echo $RINGD_SOCKET; RINGD_SOCKET=" + place.folder +
+                    "/none \"$RINGCTL\" jobs 2>&1; echo $?'");
   INFO(result.err);
   REQUIRE(result.exit_code == 0);
   const std::string socket = result.out.substr(4, result.out.find('\n') - 4);

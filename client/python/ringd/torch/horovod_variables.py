@@ -73,7 +73,7 @@ def _has_place(environment: Mapping[str, str]) -> bool:
 
 
 def _job_id(environment: Mapping[str, str]) -> dict[str, str]:
-    """One for each horovodrun, by where its ranks meet, which differs from that of any other one."""
+    """One for each horovodrun, by where its ranks meet: no two of them share that."""
     address, port = (environment.get(name) for name in _MEETING_PLACE)
     return {"job_id": f"horovod-{address}-{port}"} if address and port else {}
 
