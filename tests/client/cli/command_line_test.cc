@@ -75,7 +75,9 @@ TEST_CASE("ringctl's command line: options may stand before every command as wel
       {"--watch", "2"}, {"--seconds", "2"},       {"--weight", "2"},  {"--nodes", "2"}, {"-n", "2"},
       {"--ranks", "2"}, {"--start-timeout", "2"}, {"--timeout", "2"}, {"--grace", "2"}};
   int tried = 0;
-  for (const CompletedCommand& command : Parse({"completion", "bash"})->commands) {
+  const absl::StatusOr<CommandLine> all = Parse({"completion", "bash"});
+  REQUIRE(all.ok());
+  for (const CompletedCommand& command : all->commands) {
     for (const CompletedOption& option : command.options) {
       if (option.name == "--help" || option.name == "-h") continue;
       std::vector<const char*> words = {option.name.c_str()};
