@@ -117,7 +117,8 @@ typedef uint64_t ringd_operation;
 typedef struct {
   size_t struct_size;
   const char* socket; /* RINGD_SOCKET; default /run/ringd/ringd.sock */
-  /* RINGD_JOB_ID, TORCHELASTIC_RUN_ID, SLURM_JOB_ID, PMI/OMPI job ids; else "default" */
+  /* RINGD_JOB_ID; else the launcher's name for this run, or MASTER_ADDR and MASTER_PORT; else
+   * "default", with a warning if there are several ranks */
   const char* job_id;
   /* rank < 0 or size 0: all four places from the launcher's environment: torchrun (RANK,
    * WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE), Slurm, Open MPI, PMI; without any, one rank alone.
@@ -135,8 +136,8 @@ typedef struct {
    * filled; the same on all ranks. Default: the daemon's. */
   const char* fusion;
   /* Called with each warning (a stall, for instance) from a thread of the library, or in a call
-   * that opens a GPU or registers a tensor on it; must not call the library back. NULL: warnings go
-   * to standard error, one line each, prefixed "ringd: ". */
+   * that opens the context or a GPU or registers a tensor on it; must not call the library back.
+   * NULL: warnings go to standard error, one line each, prefixed "ringd: ". */
   void (*on_warning)(void* user_data, const char* text);
   void* user_data;
   /* Since 1.2. RINGD_WEIGHT; default 1. 1 to 100, the same on all ranks: while several jobs want

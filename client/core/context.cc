@@ -46,6 +46,7 @@ absl::StatusOr<std::unique_ptr<Context>> Context::Open(const Options& options) {
       options.socket, options.no_ringd_advice, Clock::now() + kAttachDeadline, &nobody_there);
   if (nobody_there && options.may_be_alone) return OpenAlone(options);
   if (!attachment.ok()) return attachment.status();
+  if (!options.start_warning.empty()) options.on_warning(options.start_warning);
   std::unique_ptr<ControlChannel> control =
       ControlChannel::Create(std::move(attachment->grpc), attachment->token);
   std::unique_ptr<Context> context(

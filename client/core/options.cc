@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "client/core/attach/hydra_job.h"
 #include "client/core/attach/no_ringd_advice.h"
 #include "client/core/caller_structure.h"
 #include "proto/types/job_weight.h"
@@ -78,7 +79,7 @@ absl::StatusOr<std::uint32_t> ResolveWeight(const ringd_options& given, const Ge
       absl::StrCat("a whole number, ", kMinJobWeight, " to ", kMaxJobWeight);
   if (given.weight > kMaxJobWeight) {
     return absl::InvalidArgumentError(
-        absl::StrCat("ringd_options.weight is ", given.weight, ": it must be ", allowed));
+        absl::StrCat("the weight that is given is ", given.weight, ": it must be ", allowed));
   }
   const std::string text = Environment(get, "RINGD_WEIGHT");
   if (given.weight > 0 || text.empty()) return given.weight;
@@ -92,7 +93,7 @@ absl::StatusOr<std::uint32_t> ResolveWeight(const ringd_options& given, const Ge
 absl::StatusOr<Places> ResolvePlaces(const ringd_options& given, const GetEnvironment& get) {
   if (given.rank < 0 || given.size == 0) return PlacesFromLauncher(get);
   const Places places{given.rank, given.size, given.local_rank, given.local_size};
-  absl::Status status = CheckPlaces(places, "ringd_options");
+  absl::Status status = CheckPlaces(places, "the caller");
   if (!status.ok()) return status;
   return places;
 }
@@ -149,7 +150,17 @@ absl::StatusOr<Options> ResolveOptions(const ringd_options* given_or_null,
   options.no_ringd_advice = NoRingdAdvice(options.socket, *places, get, ::geteuid());
 
   options.join.job_id = Text(given.job_id, get, "RINGD_JOB_ID");
-  if (options.join.job_id.empty()) options.join.job_id = JobIdFromLauncher(get);
+  if (options.join.job_id.empty()) {
+    const LauncherJob job = JobFromLauncher(get, [] { return HydraJob(::getpid(), "/proc"); });
+    options.join.job_id = job.id;
+    if (!job.is_distinct && places->size > 1) {
+      options.start_warning =
+          absl::StrCat("nothing tells job '", job.id, "', of ", places->size,
+                       " ranks, from another one that is ",
+                       "started the same way on this node: their ranks could meet in one job. Set ",
+                       "RINGD_JOB_ID, the same on all ranks of a job and different for each job");
+    }
+  }
 
   absl::StatusOr<std::string> rendezvous = ResolveRendezvous(given, *places, get);
   if (!rendezvous.ok()) return rendezvous.status();

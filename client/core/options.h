@@ -26,6 +26,8 @@ struct Options {
   // For an error that there is no ringd: NoRingdAdvice.
   std::string no_ringd_advice;
   JoinParameters join;
+  // To be told when the context opens; empty: nothing.
+  std::string start_warning;
   // RINGD_SPIN_US: how long waits spin before they sleep.
   std::optional<std::chrono::nanoseconds> spin;
   // RINGD_BACKGROUND.

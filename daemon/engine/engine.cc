@@ -89,8 +89,9 @@ void Engine::Start() {
   });
 }
 
-void Engine::Stop() {
+void Engine::Stop(absl::string_view how) {
   if (!thread_.joinable()) return;
+  how_stopped_ = std::string(how);
   commands_.Post([this] { EndAll(); });
   thread_.join();
   // Calls and sessions that came just before: they wait for an answer, or their end.

@@ -86,9 +86,9 @@ class Engine final : private PeerEvents {
   ~Engine() override;
 
   void Start();
-  // Fails every job ("ringd on <node> was stopped"), tells all clients, ends the thread. Blocks
-  // about as long as one turn of the loop.
-  void Stop();
+  // Fails every job ("ringd on <node> was stopped", or what `how` says in its place), tells all
+  // clients, ends the thread. Blocks about as long as one turn of the loop.
+  void Stop(absl::string_view how = "was stopped");
 
   // A trainer is about to join: from now on its session is the engine's. One whose memory can't be
   // mapped ends at once and hears why. After Stop it just ends, and the listener hears nothing.
@@ -250,7 +250,8 @@ class Engine final : private PeerEvents {
   Job* FindShown(const Caller& caller, const std::string& job_id) const;
   void TellJobEnded(const Job& job, Clock::time_point now);
   absl::Status WhyStopped() const {
-    return absl::AbortedError(absl::StrCat("ringd on ", options_.config.node_name, " was stopped"));
+    return absl::AbortedError(
+        absl::StrCat("ringd on ", options_.config.node_name, " ", how_stopped_));
   }
 
   // Nodes that wait for traces of jobs here get their answers, each job in its turn.
@@ -332,7 +333,8 @@ class Engine final : private PeerEvents {
 
   static constexpr std::chrono::seconds kCallTimeout{5};
 
-  CallThread calls_;  // stopped by the destructor, after the sessions
+  std::string how_stopped_ = "was stopped";  // Stop's, before the progress thread hears of it
+  CallThread calls_;                         // stopped by the destructor, after the sessions
   IsolatedExecutor
       isolated_;  // likewise: for what sessions and rank exchanges hold together with trainers
   EngineOptions options_;

@@ -59,10 +59,12 @@ absl::Status EngineService::Open(UniqueFd channel) {
   if (!loop.ok()) return loop.status();
   const MutexLock lock(mutex_);
   loop_ = *std::move(loop);
-  absl::StatusOr<std::shared_ptr<Channel>> added = loop_->Add(
-      std::move(channel),
-      {[this](ChannelFrame frame) { OnFrame(std::move(frame)); },
-       [this](const absl::Status& why) { End(absl::StrCat("ringd has gone: ", why.message())); }});
+  absl::StatusOr<std::shared_ptr<Channel>> added =
+      loop_->Add(std::move(channel), {[this](ChannelFrame frame) { OnFrame(std::move(frame)); },
+                                      [this](const absl::Status& why) {
+                                        End(absl::StrCat("ringd has gone: ", why.message()),
+                                            /*ringd_has_gone=*/true);
+                                      }});
   if (!added.ok()) return added.status();
   channel_ = *std::move(added);
   return absl::OkStatus();
@@ -75,9 +77,10 @@ bool EngineService::Wait(Clock::duration patience) {
   return ends_;
 }
 
-void EngineService::End(const std::string& why) {
+void EngineService::End(const std::string& why, bool ringd_has_gone) {
   const MutexLock lock(mutex_);
   if (std::exchange(ends_, true)) return;
+  ringd_has_gone_ = ringd_has_gone;
   if (!why.empty()) LogInfo(why);
   changed_.NotifyAll();
 }
@@ -97,14 +100,17 @@ void EngineService::Beat() {
 
 void EngineService::Stop() {
   std::shared_ptr<Channel> channel;
+  bool ringd_has_gone = false;
   {
     const MutexLock lock(mutex_);
     channel = channel_;
     started_ = false;
+    ringd_has_gone = ringd_has_gone_;
   }
   const Clock::time_point deadline = Clock::now() + kGoodbye;
   // Only the channel's thread says that this process ends; from then on it carries out no frame.
-  if (engine_ != nullptr) engine_->Stop();
+  if (engine_ != nullptr)
+    engine_->Stop(ringd_has_gone ? "was killed or has crashed" : "was stopped");
   if (network_ != nullptr) network_->Shutdown(deadline);
   while (channel != nullptr && channel->WaitsToSend() && Clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

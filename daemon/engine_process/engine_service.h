@@ -81,7 +81,7 @@ class EngineService final : private EngineListener, private PlanKeeper {
   void KeepUnmeasured(const std::vector<std::string>& names, std::int64_t unix_seconds) override;
 
   void Send(const v1::FromEngine& word) ABSL_LOCKS_EXCLUDED(mutex_);
-  void End(const std::string& why) ABSL_LOCKS_EXCLUDED(mutex_);
+  void End(const std::string& why, bool ringd_has_gone = false) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // In this order: later ones use earlier ones.
   MemoryMapping account_;
@@ -94,6 +94,7 @@ class EngineService final : private EngineListener, private PlanKeeper {
   CondVar changed_;
   std::shared_ptr<Channel> channel_ ABSL_GUARDED_BY(mutex_);
   bool ends_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ringd_has_gone_ ABSL_GUARDED_BY(mutex_) = false;  // without having said so
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
   // Of joins that wait: what to do when their caller goes.
   std::map<std::uint64_t, std::function<void()>> joins_ ABSL_GUARDED_BY(mutex_);

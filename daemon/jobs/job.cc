@@ -71,7 +71,8 @@ absl::Status Job::CheckJoin(const v1::JoinRequest& request) const {
   const auto differs = [&](absl::string_view what, const auto& ours, const auto& first) {
     return absl::InvalidArgumentError(
         absl::StrCat("job '", options_.job_id, "': rank ", request.rank(), " says ", what, " ",
-                     ours, ", another rank on ", options_.node_name, " said ", first));
+                     ours, ", another rank on ", options_.node_name, " said ", first,
+                     "; if these are two jobs, give each an id of its own (RINGD_JOB_ID)"));
   };
   // First of all: what it says is worth something only from a rank of this job.
   if (!EqualInConstantTime(request.secret(), options_.secret)) {
@@ -100,7 +101,8 @@ absl::Status Job::CheckJoin(const v1::JoinRequest& request) const {
           "job '", options_.job_id, "': pid ", request.pid(), " claims rank ", request.rank(),
           " (local rank ", request.local_rank(), "), but ",
           DescribeRank(member.rank, member.pid, options_.node_name), " has joined as rank ",
-          member.rank.value(), " (local rank ", local_rank.value(), ")"));
+          member.rank.value(), " (local rank ", local_rank.value(),
+          "); if these are two jobs, give each an id of its own (RINGD_JOB_ID)"));
     }
   }
   return absl::OkStatus();

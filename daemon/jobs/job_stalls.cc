@@ -50,7 +50,8 @@ void Job::CheckStalls(CommunicatorPart& part, Clock::time_point now) {
         part.number == 0 ? "" : absl::StrCat(" of communicator '", part.name, "'"),
         " did not complete within the operation timeout of ",
         std::chrono::duration<double>(deadline).count(), " s: ",
-        known ? part.verdict.text()
+        // Not its text, which says since when as it was when it was asked for.
+        known ? part.verdict.why()
               : std::string("the coordinator could not say for whom it waits"))));
     return;
   }

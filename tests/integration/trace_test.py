@@ -191,6 +191,9 @@ def trace(cluster: Cluster, job: JobRun, node: Node | None = None, seconds: floa
     )
     assert result.returncode == 0, result.stderr
     assert str(out) in result.stderr
+    assert ("Not in it: operations of 32 bytes or less" in result.stderr) == (
+        len({rank.node.name for rank in job.ranks}) == 1
+    )
     loaded: dict[str, Any] = json.loads(out.read_text())
     check_format(loaded)
     assert [path.name for path in cluster.folder.glob("trace.json*")] == ["trace.json"]

@@ -4,6 +4,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -21,6 +22,7 @@ namespace {
 using Value = CompletedOption::Value;
 
 constexpr char kFooter[] = R"(
+Options stand before or behind the command.
 ringctl asks the ringd at --socket, else RINGD_SOCKET, else /run/ringd/ringd.sock.
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no ringd answers; run: 128 + N after signal N.)";
 
@@ -37,7 +39,8 @@ constexpr char kTraceFooter[] = R"(
 Writes the times of the job's operations as Chrome trace events: submitted, agreed, sent, received,
 completed, waited for, on every rank and every node by one clock. It needs no preparation: ringd and
 the ranks note them all the time. What began before and is still under way is in it. Ctrl-C, or the
-job's end, ends it early, with what there is.
+job's end, ends it early, with what there is. In a job on one node, operations of 32 bytes or less
+are not noted.
 Open the file at ui.perfetto.dev or chrome://tracing.
   ringctl trace --job train --seconds 10 --out train.json)";
 
@@ -170,7 +173,7 @@ std::string UnknownOption(const CLI::App& command, absl::string_view typed) {
 
 // What is wrong with a word that nobody takes: no command, or an option that the command has not.
 std::optional<std::string> ExplainUnknownWord(const CLI::App& app,
-                                              std::span<const char* const> arguments) {
+                                              std::span<const std::string> arguments) {
   if (arguments.empty()) return {};
   const absl::string_view first = arguments.front();
   const auto all = app.get_subcommands([](const CLI::App*) { return true; });
@@ -193,10 +196,34 @@ std::optional<std::string> ExplainUnknownWord(const CLI::App& app,
   return {};
 }
 
+// `arguments` with the command in front, where options stand before it; as they are without one.
+std::vector<std::string> CommandFirst(const CLI::App& app, std::span<const char* const> arguments) {
+  std::vector<std::string> words(arguments.begin(), arguments.end());
+  const auto all = app.get_subcommands([](const CLI::App*) { return true; });
+  const auto takes_value = [&](const std::string& word) {
+    return std::any_of(all.begin(), all.end(), [&](const CLI::App* command) {
+      const CLI::Option* option = command->get_option_no_throw(word);
+      return option != nullptr && option->get_items_expected_max() > 0;
+    });
+  };
+  std::size_t command = 0;
+  while (command < words.size() && absl::StartsWith(words[command], "-")) {
+    command += takes_value(words[command]) ? 2 : 1;
+  }
+  const auto front = words.begin();
+  if (command < words.size()) {
+    std::rotate(front, front + static_cast<std::ptrdiff_t>(command),
+                front + static_cast<std::ptrdiff_t>(command) + 1);
+  } else if (const auto version = std::find(front, words.end(), "--version");
+             version != words.end() && words.size() > 1) {
+    *version = "version";
+    std::rotate(front, version, version + 1);
+  }
+  return words;
+}
+
 // mpirun and horovodrun say -np where run says -n; it would be the option -n with the value p.
-std::vector<std::string> UnderstandRanks(const CLI::App& run,
-                                         std::span<const char* const> arguments) {
-  std::vector<std::string> result(arguments.begin(), arguments.end());
+std::vector<std::string> UnderstandRanks(const CLI::App& run, std::vector<std::string> result) {
   if (result.empty() || result.front() != run.get_name()) return result;
   for (std::size_t i = 1; i < result.size() && absl::StartsWith(result[i], "-"); ++i) {
     std::string& word = result[i];
@@ -293,15 +320,17 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
                                                          : arguments.subspan(ours.size() + 1);
 
   // CLI11 reports by exception; none leaves this function. It wants the arguments last first.
+  const std::vector<std::string> in_order = CommandFirst(app, ours);
   try {
-    const std::vector<std::string> words = UnderstandRanks(*run, ours);
+    const std::vector<std::string> words = UnderstandRanks(*run, in_order);
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::CallForHelp&) {
     line.help = app.help();  // of the command, if one was given
     return line;
   } catch (const CLI::ExtrasError& error) {
     return absl::InvalidArgumentError(
-        ExplainUnknownWord(app, ours).value_or(absl::StrCat(error.what(), "; see ringctl --help")));
+        ExplainUnknownWord(app, in_order)
+            .value_or(absl::StrCat(error.what(), "; see ringctl --help")));
   } catch (const CLI::ParseError& error) {
     return absl::InvalidArgumentError(absl::StrCat(error.what(), "; see ringctl --help"));
   }

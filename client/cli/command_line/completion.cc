@@ -1,5 +1,7 @@
 #include "client/cli/command_line/completion.h"
 
+#include <set>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -20,15 +22,15 @@ std::string Names(const Commands& commands) {
   });
 }
 
-// "--a|--b" of all options that take such a value; empty if none does.
-std::string OptionsWith(const Commands& commands, Value value) {
-  std::vector<std::string> names;
+// All options that take one of such values, each once.
+std::set<std::string> OptionsWith(const Commands& commands, const std::set<Value>& values) {
+  std::set<std::string> names;
   for (const CompletedCommand& command : commands) {
     for (const CompletedOption& option : command.options) {
-      if (option.value == value) names.push_back(option.name);
+      if (values.count(option.value) > 0) names.insert(option.name);
     }
   }
-  return absl::StrJoin(names, "|");
+  return names;
 }
 
 std::string Bash(const Commands& commands) {
@@ -38,15 +40,18 @@ std::string Bash(const Commands& commands) {
     for (const CompletedOption& option : command.options) words.push_back(option.name);
     absl::StrAppend(&cases, "    ", command.name, ") words='", absl::StrJoin(words, " "), "' ;;\n");
   }
+  const std::string with_values =
+      absl::StrJoin(OptionsWith(commands, {Value::kFile, Value::kFolder, Value::kAny}), "|");
   std::string values;
   for (const auto& [value, action] :
        {std::pair(Value::kFile, "compgen -f"), std::pair(Value::kFolder, "compgen -d")}) {
-    const std::string options = OptionsWith(commands, value);
+    const std::string options = absl::StrJoin(OptionsWith(commands, {value}), "|");
     if (options.empty()) continue;
     absl::StrAppend(&values, "    ", options, ") mapfile -t COMPREPLY < <(", action,
                     " -- \"$current\"); return ;;\n");
   }
-  if (const std::string options = OptionsWith(commands, Value::kAny); !options.empty()) {
+  if (const std::string options = absl::StrJoin(OptionsWith(commands, {Value::kAny}), "|");
+      !options.empty()) {
     absl::StrAppend(&values, "    ", options, ") return ;;\n");
   }
   return absl::StrCat(
@@ -60,6 +65,10 @@ _ringctl() {
       declare -F _command_offset >/dev/null && _command_offset $((i + 1))
       return
     fi
+    case ${COMP_WORDS[i-1]} in
+      )",
+      with_values, R"() [[ -n $command ]] || continue ;;
+    esac
     [[ -n $command || ${COMP_WORDS[i]} == -* ]] || command=${COMP_WORDS[i]}
   done
   case $previous in

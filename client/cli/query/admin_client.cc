@@ -6,9 +6,13 @@
 #include <grpcpp/support/channel_arguments.h>
 
 #include <chrono>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/query/private_ringds.h"
 #include "proto/base/errno_status.h"
 #include "proto/base/unique_fd.h"
 #include "proto/base/unix_socket.h"
@@ -126,6 +130,11 @@ std::string ExplainUnreachable(const std::string& socket, const absl::Status& st
       absl::StrAppend(&text,
                       "Start it (systemctl start ringd, or ringd --socket PATH), or name its "
                       "socket with --socket or RINGD_SOCKET.");
+  }
+  const std::vector<std::string> sockets = PrivateSockets(kPrivateParent);
+  if (!sockets.empty()) {
+    absl::StrAppend(&text, "\nA ringd that ringctl run has started for you answers at --socket ",
+                    absl::StrJoin(sockets, ", or at --socket "));
   }
   return text;
 }

@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/cli/query/private_ringds.h"
 #include "proto/base/errno_status.h"
 #include "proto/base/unique_fd.h"
 
@@ -74,7 +75,7 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
   SpawnOptions spawn;
   spawn.arguments = {options.binary,
                      "--socket",
-                     absl::StrCat(options.folder, "/ringd.sock"),
+                     absl::StrCat(options.folder, "/", kPrivateSocket),
                      "--peer-address",
                      "127.0.0.1:0",
                      "--state-dir",
@@ -106,7 +107,7 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
 PrivateDaemon::PrivateDaemon(const PrivateDaemonOptions& options, pid_t pid)
     : pid_(pid),
       name_(options.node_name.empty() ? "ringd" : absl::StrCat("ringd of ", options.node_name)),
-      socket_(absl::StrCat(options.folder, "/ringd.sock")),
+      socket_(absl::StrCat(options.folder, "/", kPrivateSocket)),
       ready_file_(absl::StrCat(options.folder, "/ready.json")),
       log_file_(options.log_file) {}
 

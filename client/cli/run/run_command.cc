@@ -24,6 +24,7 @@
 #include "client/cli/processes/supervisor.h"
 #include "client/cli/query/admin_client.h"
 #include "client/cli/query/exit_code.h"
+#include "client/cli/query/private_ringds.h"
 #include "client/cli/query/query_command.h"
 #include "client/cli/run/job_environment.h"
 #include "client/cli/run/made_folders.h"
@@ -111,8 +112,8 @@ class PrivateNodes {
   absl::Status Start(const RunOptions& options) {
     const absl::StatusOr<std::string> binary = FindDaemonBinary(options.ringd_binary);
     if (!binary.ok()) return binary.status();
-    char folder[] = "/tmp/ringd-XXXXXX";
-    if (::mkdtemp(folder) == nullptr) return ErrnoStatus(errno, "make a folder in /tmp");
+    std::string folder = absl::StrCat(kPrivateParent, "/", kPrivateName);
+    if (::mkdtemp(folder.data()) == nullptr) return ErrnoStatus(errno, "make a folder in /tmp");
     folder_ = folder;
     if (!keep_) guardian_.WatchFolder(folder_);
     const std::string key_file = absl::StrCat(folder_, "/cluster.key");

@@ -27,6 +27,7 @@
 #include "client/cli/views/human_units.h"
 #include "client/cli/views/printable.h"
 #include "client/cli/views/suggestion.h"
+#include "proto/shm/job_segment.h"
 
 namespace ringd::cli {
 namespace {
@@ -196,14 +197,19 @@ void Tell(const TraceOptions& options, const TraceRecord& record, const Timeline
   for (const std::string& warning : warnings) {
     std::fprintf(stderr, "ringctl: %s\n", Printable(warning).c_str());
   }
-  const std::string clocks =
-      record.nodes().size() == 1
-          ? ""
-          : absl::StrCat("; the nodes' clocks agree within ", uncertainty_ns / 1000 + 1, " us");
+  const bool on_one_node = record.nodes().size() == 1;
+  const std::string clocks = on_one_node ? ""
+                                         : absl::StrCat("; the nodes' clocks agree within ",
+                                                        uncertainty_ns / 1000 + 1, " us");
   std::fprintf(stderr,
                "%s: %s operations of ranks%s. Open it at ui.perfetto.dev or chrome://tracing\n",
                options.out == "-" ? "written" : options.out.c_str(),
                HumanCount(timeline.operations).c_str(), clocks.c_str());
+  if (on_one_node) {
+    std::fprintf(
+        stderr, "Not in it: operations of %zu bytes or less, which ranks on one node do not note\n",
+        kInlineBytes);
+  }
 }
 
 }  // namespace

@@ -107,7 +107,29 @@ std::string NowText(const v1::Communicator& communicator) {
   if (communicator.has_stall()) {
     return absl::StrCat(text, ", stalled since ", HumanDuration(communicator.stall().seconds()));
   }
+  // The engine has no part in what the ranks of one node combine themselves.
+  if (communicator.node_count() == 1 && communicator.busy_share() == 0) return text;
   return absl::StrCat(text, ", busy ", HumanShare(communicator.busy_share()));
+}
+
+// What is about other nodes; nothing where there are none and nothing has gone through the engine.
+std::string NegotiationLines(const v1::Communicator& communicator, const Look& look) {
+  if (communicator.node_count() == 1 && communicator.negotiation_messages() == 0 &&
+      communicator.bytes_sent() == 0 && communicator.learned_buckets() == 0) {
+    return Line("on the wire", "nothing: all ranks are on this node", look);
+  }
+  return absl::StrCat(
+      Line(
+          "on the wire",
+          absl::StrCat(HumanBytes(static_cast<double>(communicator.bytes_sent())), " sent, ",
+                       HumanBytes(static_cast<double>(communicator.bytes_received())), " received"),
+          look),
+      Line("negotiation",
+           absl::StrCat(Count(communicator.negotiation_messages(), "message", "messages"),
+                        " in all, ", HumanNumber(communicator.negotiation_messages_per_step()),
+                        " in the last step"),
+           look),
+      communicator.by_order() ? "" : Line("schedule", LearnedText(communicator), look));
 }
 
 std::string RenderCommunicator(const v1::Communicator& communicator, const Look& look) {
@@ -135,17 +157,7 @@ std::string RenderCommunicator(const v1::Communicator& communicator, const Look&
            look),
       Line("now", NowText(communicator), look),
       communicator.has_stall() ? Line("waits for", communicator.stall().why(), look) : "",
-      Line(
-          "on the wire",
-          absl::StrCat(HumanBytes(static_cast<double>(communicator.bytes_sent())), " sent, ",
-                       HumanBytes(static_cast<double>(communicator.bytes_received())), " received"),
-          look),
-      Line("negotiation",
-           absl::StrCat(Count(communicator.negotiation_messages(), "message", "messages"),
-                        " in all, ", HumanNumber(communicator.negotiation_messages_per_step()),
-                        " in the last step"),
-           look),
-      communicator.by_order() ? "" : Line("schedule", LearnedText(communicator), look));
+      NegotiationLines(communicator, look));
   if (!communicator.ordinary_memory().empty()) {
     absl::StrAppend(&out, Line("outside arena", communicator.ordinary_memory(), look));
   }

@@ -3,6 +3,7 @@
 #include <initializer_list>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -49,9 +50,10 @@ class Reader {
 
   void Fail(absl::string_view problem) {
     if (!status_.ok()) return;
-    status_ = absl::InvalidArgumentError(
-        absl::StrCat("the environment looks like ", launcher_, "'s, but ", problem,
-                     " (or give rank, size, local_rank and local_size in ringd_options)"));
+    status_ = absl::InvalidArgumentError(absl::StrCat(
+        "the environment looks like ", launcher_, "'s, but ", problem,
+        " (or give rank, size, local_rank and local_size: in C in ringd_options, in Python as "
+        "arguments)"));
   }
 
   absl::StatusOr<Places> Finish(const Places& places) const {
@@ -176,6 +178,15 @@ const Launcher* FindLauncher(const GetEnvironment& get) {
   return nullptr;
 }
 
+// Intel's hydra names its jobs, MPICH's does not. Empty: nothing does.
+std::string HydraJob(const GetEnvironment& get, const std::function<std::string()>& hydra_job) {
+  const absl::string_view uuid = Value(get, "I_MPI_HYDRA_UUID");
+  if (uuid.empty()) return hydra_job();
+  const absl::string_view group = Value(get, "HYDRA_BSTRAP_PGID");  // of what a job has spawned
+  const bool spawned = !group.empty() && group != "0";
+  return absl::CEscape(spawned ? absl::StrCat(uuid, ".", group) : uuid);
+}
+
 }  // namespace
 
 absl::Status CheckPlaces(const Places& places, absl::string_view origin) {
@@ -205,25 +216,39 @@ absl::string_view LauncherName(const GetEnvironment& get) {
   return launcher == nullptr ? absl::string_view() : launcher->name;
 }
 
-std::string JobIdFromLauncher(const GetEnvironment& get) {
+LauncherJob JobFromLauncher(const GetEnvironment& get,
+                            const std::function<std::string()>& hydra_job) {
   const absl::string_view run_id = Value(get, "TORCHELASTIC_RUN_ID");
   // "none" is torchrun's default for every job; its port is what tells two of them apart.
-  if (!run_id.empty() && run_id != "none") return std::string(run_id);
-  if (!run_id.empty() && IsSet(get, "MASTER_PORT")) {
-    return absl::StrCat("torchrun-", Value(get, "MASTER_ADDR"), "-", Value(get, "MASTER_PORT"));
-  }
-  for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
-    if (IsSet(get, "OMPI_COMM_WORLD_RANK") && IsSet(get, name)) {
-      return absl::StrCat("mpi-", Value(get, name));
+  if (!run_id.empty() && run_id != "none") return {std::string(run_id), true};
+  const absl::string_view launcher = LauncherName(get);
+  const bool has_master = IsSet(get, "MASTER_ADDR") && IsSet(get, "MASTER_PORT");
+  const std::string master = absl::CEscape(
+      absl::StrCat("torchrun-", Value(get, "MASTER_ADDR"), "-", Value(get, "MASTER_PORT")));
+  if (has_master && (!run_id.empty() || launcher == kTorchrun.launcher)) return {master, true};
+  if (launcher == kOpenMpi.launcher) {
+    for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
+      if (IsSet(get, name)) return {absl::CEscape(absl::StrCat("mpi-", Value(get, name))), true};
     }
   }
-  if (IsSet(get, "SLURM_JOB_ID")) {
-    const absl::string_view step =
-        IsSet(get, "SLURM_STEP_ID") ? Value(get, "SLURM_STEP_ID") : Value(get, "SLURM_STEPID");
-    return absl::StrCat("slurm-", Value(get, "SLURM_JOB_ID"), step.empty() ? "" : ".", step);
+  // Before Slurm's: two of hydra's jobs may be in one allocation.
+  if (launcher == kHydra.launcher) {
+    const std::string job = HydraJob(get, hydra_job);
+    if (!job.empty()) return {absl::StrCat("hydra-", job), true};
   }
-  if (IsSet(get, "PMI_JOBID")) return absl::StrCat("pmi-", Value(get, "PMI_JOBID"));
-  return "default";
+  // Whoever gives the places himself may have set these all the same.
+  const absl::string_view step =
+      IsSet(get, "SLURM_STEP_ID") ? Value(get, "SLURM_STEP_ID") : Value(get, "SLURM_STEPID");
+  if (has_master && (launcher.empty() || step.empty())) return {master, true};
+  if (IsSet(get, "SLURM_JOB_ID")) {
+    return {absl::CEscape(
+                absl::StrCat("slurm-", Value(get, "SLURM_JOB_ID"), step.empty() ? "" : ".", step)),
+            !step.empty()};
+  }
+  if (IsSet(get, "PMI_JOBID")) {
+    return {absl::CEscape(absl::StrCat("pmi-", Value(get, "PMI_JOBID"))), true};
+  }
+  return {"default", false};
 }
 
 std::string CoordinatorHostFromLauncher(const GetEnvironment& get) {

@@ -42,8 +42,17 @@ absl::StatusOr<Places> PlacesFromLauncher(const GetEnvironment& get);
 // "torchrun", "Open MPI" and so on; empty if there is no launcher. ringctl run looks like torchrun.
 absl::string_view LauncherName(const GetEnvironment& get);
 
-// The launcher's name for this run; "default" where it has none.
-std::string JobIdFromLauncher(const GetEnvironment& get);
+struct LauncherJob {
+  // Printable, equal on all ranks; "default" where there is nothing to make one from.
+  std::string id;
+  // False: another job that is started the same way meanwhile would have this id, too.
+  bool is_distinct = false;
+};
+
+// A name for this run: the launcher's own, or one made of where its ranks meet. MPICH's hydra names
+// nothing in its variables: for it `hydra_job` is asked, HydraJob of this process.
+LauncherJob JobFromLauncher(const GetEnvironment& get,
+                            const std::function<std::string()>& hydra_job);
 
 // The host of rank 0, as far as the launcher tells: MASTER_ADDR, else the first host of Slurm's
 // list. Empty: it does not.

@@ -23,7 +23,8 @@ class Context:
     Arguments, all by name; what is not given comes from the environment:
 
     socket: ringd's socket; ``RINGD_SOCKET``, else ``/run/ringd/ringd.sock``.
-    job_id: tells jobs apart; ``RINGD_JOB_ID``, else the launcher's id, else ``default``.
+    job_id: tells jobs apart; ``RINGD_JOB_ID``, else the launcher's id, else
+        ``default`` and a warning.
     rank, size, local_rank, local_size: this process's place, all four or none; the launcher's
         variables, else one rank alone.
     rendezvous: host:port of the ringd on rank 0's node; ``RINGD_RENDEZVOUS``, else ``MASTER_ADDR``

@@ -102,7 +102,8 @@ std::string LocalGroup::OrdinaryMemory() const {
     }
     all = all && reach.state == Reach::State::kReadsAll;
   }
-  return all ? "read directly" : "copied: not all ranks have tried to read the others so far";
+  return all ? "read directly"
+             : "copied; a large tensor will make the ranks try to read each other's memory";
 }
 
 std::vector<LocalWait> LocalGroup::Waiting(Clock::time_point before, Clock::time_point now,

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,61 @@ TEST_CASE("ringctl's command line: run takes all that follows as the command") {
   REQUIRE(bare.ok());
   CHECK(bare->run.ranks_per_node == 2);
   CHECK(bare->run.command == std::vector<std::string>{"python", "x.py", "--lr", "1"});
+}
+
+TEST_CASE("ringctl's command line: options may stand before every command as well as behind it") {
+  // What a command needs besides.
+  const std::map<std::string, std::vector<const char*>> needed = {
+      {"trace", {"--out", "f"}}, {"run", {"true"}}, {"completion", {"bash"}}};
+  const std::map<std::string, const char*> values = {
+      {"--watch", "2"}, {"--seconds", "2"},       {"--weight", "2"},  {"--nodes", "2"}, {"-n", "2"},
+      {"--ranks", "2"}, {"--start-timeout", "2"}, {"--timeout", "2"}, {"--grace", "2"}};
+  int tried = 0;
+  const absl::StatusOr<CommandLine> all = Parse({"completion", "bash"});
+  REQUIRE(all.ok());
+  for (const CompletedCommand& command : all->commands) {
+    for (const CompletedOption& option : command.options) {
+      if (option.name == "--help" || option.name == "-h") continue;
+      std::vector<const char*> words = {option.name.c_str()};
+      if (option.value != CompletedOption::Value::kNone) {
+        const auto value = values.find(option.name);
+        words.push_back(value == values.end() ? "/s" : value->second);
+      }
+      std::vector<const char*> before = words;
+      before.push_back(command.name.c_str());
+      std::vector<const char*> behind = {command.name.c_str()};
+      behind.insert(behind.end(), words.begin(), words.end());
+      if (const auto more = needed.find(command.name);
+          more != needed.end() && option.name != "--out") {
+        before.insert(before.end(), more->second.begin(), more->second.end());
+        behind.insert(behind.end(), more->second.begin(), more->second.end());
+      }
+      CAPTURE(command.name, option.name);
+      const absl::StatusOr<CommandLine> first = Parse(before);
+      const absl::StatusOr<CommandLine> second = Parse(behind);
+      REQUIRE(second.ok());
+      INFO(first.status().message());
+      REQUIRE(first.ok());
+      CHECK(first->action == second->action);
+      CHECK(first->query.socket == second->query.socket);
+      CHECK(first->query.json == second->query.json);
+      CHECK(first->query.watch_seconds == second->query.watch_seconds);
+      CHECK(first->query.job_id == second->query.job_id);
+      CHECK(first->trace.socket == second->trace.socket);
+      CHECK(first->trace.out == second->trace.out);
+      CHECK(first->run.socket == second->run.socket);
+      CHECK(first->run.ranks_per_node == second->run.ranks_per_node);
+      CHECK(first->run.command == second->run.command);
+      ++tried;
+    }
+  }
+  CHECK(tried > 30);
+  CHECK(Parse({"--socket=/s", "--json", "jobs", "--all"})->query.socket == "/s");
+  CHECK(Parse({"--socket", "/s", "--version"})->action == Action::kVersion);
+  CHECK(Parse({"--socket", "/s", "--version"})->query.socket == "/s");
+  CHECK_THAT(Problem({"--plan", "jobs"}), Contains("jobs has no option --plan"));
+  CHECK_THAT(Problem({"--jsn", "jobs"}), Contains("did you mean --json?"));
+  CHECK_THAT(Problem({"--socket", "/s"}), !Contains("/s --socket"));
 }
 
 TEST_CASE("ringctl's command line: mistakes are named") {
@@ -164,6 +220,7 @@ TEST_CASE("completion: bash completes commands and options") {
     [[ $(complete_words ringctl jobs --js) == --json ]] || exit 3
     [[ $(complete_words ringctl completion b) == bash ]] || exit 4
     [[ -z $(complete_words ringctl jobs --job '') ]] || exit 5
+    [[ $(complete_words ringctl --socket /s jobs --js) == --json ]] || exit 6
   )";
   REQUIRE(::write(fd, script.data(), script.size()) == static_cast<ssize_t>(script.size()));
   ::close(fd);

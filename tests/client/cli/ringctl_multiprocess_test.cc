@@ -107,6 +107,19 @@ TEST_CASE("ringctl run: a private ringd serves the ranks and goes with them") {
   CHECK_FALSE(std::filesystem::exists(status["socket"].get<std::string>()));
 }
 
+TEST_CASE("ringctl: who finds no ringd is told where the private one of a run answers") {
+  const Workplace place;
+  // No RINGD_SOCKET, as in the terminal beside the one of the run.
+  const Result result =
+      place.Ringctl("run -- sh -c 'echo $RINGD_SOCKET; RINGD_SOCKET=" + place.folder +
+                    "/none \"$RINGCTL\" jobs 2>&1; echo $?'");
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  const std::string socket = result.out.substr(4, result.out.find('\n') - 4);
+  REQUIRE_THAT(socket, StartsWith("/tmp/ringd-"));
+  CHECK_THAT(result.out, Contains("--socket " + socket) && Contains("[0] 3\n"));
+}
+
 TEST_CASE("ringctl run: a running ringd is used") {
   const Workplace place;
   // The outer run's ringd is the inner run's running one.

@@ -101,6 +101,24 @@ TEST_CASE("RenderCommunicators: shows the ring, and cuts a long one short") {
   CHECK_THAT(RenderCommunicators(reply, {}), Contains("node-11 > 28 more > node-0\n"));
 }
 
+TEST_CASE("RenderCommunicators: of ranks on one node, nothing that is about other nodes") {
+  v1::CommunicatorsReply reply = TwoNodes();
+  v1::Communicator& communicator = *reply.mutable_communicators(0);
+  CHECK_THAT(RenderCommunicators(reply, {}), Contains("negotiation") && Contains("schedule"));
+  communicator.set_node_count(1);
+  communicator.set_busy_share(0);
+  communicator.set_bytes_sent(0);
+  communicator.set_negotiation_messages(0);
+  communicator.set_learned_buckets(0);
+  CHECK_THAT(RenderCommunicators(reply, {}),
+             Contains("on the wire     nothing: all ranks are on this node\n") &&
+                 !Contains("busy") && !Contains("negotiation") && !Contains("learned"));
+  // Tensors on a GPU go through the engine there, too.
+  communicator.set_negotiation_messages(3);
+  communicator.set_busy_share(0.5);
+  CHECK_THAT(RenderCommunicators(reply, {}), Contains("3 messages") && Contains("busy 50 %"));
+}
+
 TEST_CASE("RenderCommunicators: of ranks on one node, how they get at ordinary memory") {
   v1::CommunicatorsReply reply = TwoNodes();
   CHECK_THAT(RenderCommunicators(reply, {}), !Contains("outside arena"));

@@ -162,11 +162,30 @@ TEST_CASE("Options: a weight that makes no sense is refused with what is allowed
   given.struct_size = sizeof(given);
   given.weight = 101;
   CHECK_THAT(std::string(Resolve(&given, {}).status().message()),
-             Contains("ringd_options.weight is 101") && Contains("1 to 100"));
+             Contains("the weight that is given is 101") && Contains("1 to 100"));
   for (const char* value : {"0", "101", "-1", "2.5", "heavy"}) {
     CHECK_THAT(std::string(Resolve(nullptr, {{"RINGD_WEIGHT", value}}).status().message()),
                Contains(std::string("RINGD_WEIGHT='") + value) && Contains("1 to 100"));
   }
+}
+
+TEST_CASE("Options: ranks whose job another one could have the id of are warned") {
+  const auto warning = [](const std::map<std::string, std::string>& environment) {
+    const auto options = Resolve(nullptr, environment);
+    REQUIRE(options.ok());
+    return options->start_warning;
+  };
+  const std::map<std::string, std::string> by_hand = {
+      {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}};
+  CHECK_THAT(warning(by_hand), Contains("job 'default', of 2 ranks") && Contains("RINGD_JOB_ID"));
+  auto named = by_hand;
+  named["RINGD_JOB_ID"] = "mine";
+  CHECK(warning(named).empty());
+  auto met = by_hand;
+  met["MASTER_ADDR"] = "a";
+  met["MASTER_PORT"] = "1";
+  CHECK(warning(met).empty());
+  CHECK(warning({}).empty());  // one rank alone
 }
 
 TEST_CASE("Options: the rendezvous is rank 0's host with ringd's port") {

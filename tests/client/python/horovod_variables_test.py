@@ -31,6 +31,21 @@ def test_a_place_that_horovodrun_gives() -> None:
     assert horovod_variables.ignored(PLACE | LAUNCHER) is None
 
 
+def test_each_horovodrun_is_a_job_of_its_own() -> None:
+    def job_id(port: str, given: tuple[str, ...] = (), own: str = "") -> object:
+        environment = PLACE | LAUNCHER | {"HOROVOD_GLOO_RENDEZVOUS_PORT": port, "RINGD_JOB_ID": own}
+        return horovod_variables.options(environment, given).get("job_id")
+
+    assert job_id("4711") == "horovod-10.0.0.1-4711"
+    assert job_id("4712") != job_id("4711")
+    assert job_id("4711", given=("job_id",)) is None
+    assert job_id("4711", own="mine") is None
+    # What was left behind where somebody else gives the place says nothing.
+    assert "job_id" not in horovod_variables.options(
+        PLACE | LAUNCHER | {"HOROVOD_GLOO_RENDEZVOUS_PORT": "4711", "RANK": "0"}
+    )
+
+
 @pytest.mark.parametrize("missing", sorted(PLACE))
 def test_half_a_place_is_none(missing: str) -> None:
     assert horovod_variables.options(PLACE | {missing: ""}) == {}

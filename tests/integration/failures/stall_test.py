@@ -167,6 +167,8 @@ def test_an_operation_timeout_makes_it_an_error(cluster: Cluster, layout: list[i
     assert {error["kind"] for error in errors} == {"JobFailedError"}
     words = ["'gradient'", "1.5 s", f"rank {late.number}", f"pid {late.pid}", nodes[-1].name]
     expect_words(text, *words, *["stopped"] * stopped)
+    # How long it had waited at some time before would contradict the timeout.
+    assert "since" not in text, text
     # The late one hears the same once it asks.
     go.touch()
     if stopped:

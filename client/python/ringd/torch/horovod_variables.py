@@ -13,6 +13,7 @@ _PLACE = {
     "local_rank": "HOROVOD_LOCAL_RANK",
     "local_size": "HOROVOD_LOCAL_SIZE",
 }
+_MEETING_PLACE = ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT")
 # Option of ringd.Context: Horovod's variable, ringd's own.
 _SECONDS = {
     "operation_timeout": ("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "RINGD_OPERATION_TIMEOUT"),
@@ -57,6 +58,8 @@ def options(environment: Mapping[str, str], given: Collection[str] = ()) -> dict
     found: dict[str, Any] = {}
     if _has_place(environment) and not _PLACE.keys() & set(given):
         found = {option: _number(environment, name, int) for option, name in _PLACE.items()}
+        if "job_id" not in given and not environment.get("RINGD_JOB_ID"):
+            found |= _job_id(environment)
     for option, (name, own) in _SECONDS.items():
         if option not in given and not environment.get(own) and environment.get(name):
             seconds = _number(environment, name, float)
@@ -67,6 +70,12 @@ def options(environment: Mapping[str, str], given: Collection[str] = ()) -> dict
 
 def _has_place(environment: Mapping[str, str]) -> bool:
     return all(environment.get(name) for name in _PLACE.values()) and not environment.get("RANK")
+
+
+def _job_id(environment: Mapping[str, str]) -> dict[str, str]:
+    """One for each horovodrun, by where its ranks meet: no two of them share that."""
+    address, port = (environment.get(name) for name in _MEETING_PLACE)
+    return {"job_id": f"horovod-{address}-{port}"} if address and port else {}
 
 
 def _number(environment: Mapping[str, str], name: str, kind: type[int] | type[float]) -> Any:

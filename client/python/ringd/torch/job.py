@@ -140,6 +140,7 @@ def _key(spec: TensorSpec) -> tuple[int, str]:
 
 _lock = threading.Lock()
 _job: Job | None = None
+_parent_had_job = False  # when it forked this process
 
 
 def init(
@@ -237,6 +238,11 @@ def is_initialized() -> bool:
 def current() -> Job:
     """This process's job; ``FailedPreconditionError`` if it has none."""
     job = _job
+    if job is None and _parent_had_job:
+        raise FailedPreconditionError(
+            "this process was forked from one that had initialized ringd.torch: it has no place in the job "
+            "and can take none; start it by spawning (exec), or fork before the parent calls init()"
+        )
     if job is None:
         raise FailedPreconditionError("ringd.torch has not been initialized; call ringd.torch.init() first")
     return job
@@ -283,8 +289,9 @@ def is_homogeneous() -> bool:
 
 
 def _in_forked_child() -> None:
-    """The place is the parent's; the child may take one of its own."""
-    global _job, _lock
+    """The place is the parent's, and the child can take none while it has one: see ringd.h."""
+    global _job, _lock, _parent_had_job
+    _parent_had_job = _parent_had_job or _job is not None
     _job = None
     _lock = threading.Lock()
 

@@ -16,6 +16,8 @@ class Environment {
  public:
   Environment(std::initializer_list<std::pair<const std::string, std::string>> variables)
       : variables_(variables) {}
+  explicit Environment(std::map<std::string, std::string> variables)
+      : variables_(std::move(variables)) {}
 
   GetEnvironment get() const {
     return [this](const char* name) -> const char* {
@@ -44,6 +46,12 @@ std::string PlacesError(const Environment& environment) {
   return std::string(places.status().message());
 }
 
+// Of a process that is not hydra's, unless `hydra_job` is given.
+std::string JobOf(const Environment& environment, const std::string& hydra_job = "") {
+  const LauncherJob job = JobFromLauncher(environment.get(), [&] { return hydra_job; });
+  return job.is_distinct ? job.id : job.id + " (not distinct)";
+}
+
 TEST_CASE("Launcher: has a name that errors can use") {
   CHECK(LauncherName(Environment({}).get()).empty());
   CHECK(LauncherName(Environment({{"WORLD_SIZE", "2"}}).get()).empty());
@@ -55,7 +63,7 @@ TEST_CASE("Launcher: has a name that errors can use") {
 
 TEST_CASE("Launcher: without one a process is alone") {
   CheckPlacesAre(Environment({}), {0, 1, 0, 1});
-  CHECK(JobIdFromLauncher(Environment({}).get()) == "default");
+  CHECK(JobOf(Environment({})) == "default (not distinct)");
   CHECK(CoordinatorHostFromLauncher(Environment({}).get()).empty());
 }
 
@@ -68,20 +76,46 @@ TEST_CASE("Launcher: torchrun's variables") {
                               {"MASTER_PORT", "29500"},
                               {"TORCHELASTIC_RUN_ID", "run-17"}});
   CheckPlacesAre(torchrun, {5, 8, 1, 4});
-  CHECK(JobIdFromLauncher(torchrun.get()) == "run-17");
+  CHECK(JobOf(torchrun) == "run-17");
   CHECK(CoordinatorHostFromLauncher(torchrun.get()) == "node-a");
 }
 
-TEST_CASE("Launcher: torchrun's default run id is told apart by address and port") {
-  CHECK(JobIdFromLauncher(Environment({{"TORCHELASTIC_RUN_ID", "none"},
-                                       {"MASTER_ADDR", "127.0.0.1"},
-                                       {"MASTER_PORT", "29512"}})
-                              .get()) == "torchrun-127.0.0.1-29512");
+TEST_CASE("Launcher: where the ranks meet tells two jobs apart that have no other name") {
+  for (const char* port : {"29512", "29513"}) {
+    // torchrun's default run id.
+    CHECK(JobOf(Environment({{"RANK", "0"},
+                             {"TORCHELASTIC_RUN_ID", "none"},
+                             {"MASTER_ADDR", "127.0.0.1"},
+                             {"MASTER_PORT", port}})) == std::string("torchrun-127.0.0.1-") + port);
+    // Started by hand, in a Slurm step or not; or by a call that gives the places.
+    CHECK(JobOf(Environment({{"RANK", "0"},
+                             {"SLURM_JOB_ID", "1"},
+                             {"SLURM_STEP_ID", "0"},
+                             {"SLURM_PROCID", "0"},
+                             {"MASTER_ADDR", "a"},
+                             {"MASTER_PORT", port}})) == std::string("torchrun-a-") + port);
+    CHECK(JobOf(Environment({{"MASTER_ADDR", "a"}, {"MASTER_PORT", port}})) ==
+          std::string("torchrun-a-") + port);
+    CHECK(JobOf(Environment({{"PMI_RANK", "0"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", port}})) ==
+          std::string("torchrun-a-") + port);
+  }
+  // Half of it may be there on some ranks only.
+  CHECK(JobOf(Environment({{"RANK", "0"}, {"MASTER_PORT", "1"}})) == "default (not distinct)");
+  // In a batch script two jobs may run at once, in a step one.
+  CHECK(JobOf(Environment({{"RANK", "0"}, {"SLURM_JOB_ID", "7"}})) == "slurm-7 (not distinct)");
+  CHECK(JobOf(Environment({{"RANK", "0"}, {"SLURM_JOB_ID", "7"}, {"SLURM_STEPID", "2"}})) ==
+        "slurm-7.2");
+}
+
+TEST_CASE("Launcher: a job id is printable whatever a variable has in it") {
+  CHECK(JobOf(Environment({{"RANK", "0"}, {"MASTER_ADDR", "a\n\x1b"}, {"MASTER_PORT", "1"}})) ==
+        "torchrun-a\\n\\033-1");
 }
 
 TEST_CASE("Launcher: a variable that is missing is named") {
   CHECK_THAT(PlacesError(Environment({{"RANK", "0"}, {"WORLD_SIZE", "4"}})),
-             Contains("torchrun") && Contains("LOCAL_RANK is not set"));
+             Contains("torchrun") && Contains("LOCAL_RANK is not set") &&
+                 Contains("in C in ringd_options, in Python as arguments"));
   CHECK_THAT(
       PlacesError(Environment(
           {{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", ""}})),
@@ -118,7 +152,7 @@ TEST_CASE("Launcher: Open MPI's variables, and its namespace as job id") {
                               {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
                               {"PMIX_NAMESPACE", "prterun-host-12@1"}});
   CheckPlacesAre(open_mpi, {3, 4, 1, 2});
-  CHECK(JobIdFromLauncher(open_mpi.get()) == "mpi-prterun-host-12@1");
+  CHECK(JobOf(open_mpi) == "mpi-prterun-host-12@1");
 }
 
 TEST_CASE("Launcher: mpirun inside a Slurm allocation is Open MPI's, not Slurm's") {
@@ -147,6 +181,21 @@ TEST_CASE("Launcher: MPICH's hydra and other PMIs") {
   CheckPlacesAre(Environment({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}), {0, 1, 0, 1});
 }
 
+TEST_CASE("Launcher: each mpiexec of hydra's is a job of its own, also in one Slurm allocation") {
+  using Variables = std::map<std::string, std::string>;
+  const auto hydra = [](const Variables& more, const std::string& job = "") {
+    Variables all = {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "0"}};
+    all.insert(more.begin(), more.end());
+    return JobOf(Environment(all), job);
+  };
+  CHECK(hydra({}, "node-a:4711") == "hydra-node-a:4711");
+  CHECK(hydra({{"SLURM_JOB_ID", "7"}}, "node-a:4712") == "hydra-node-a:4712");
+  CHECK(hydra({{"I_MPI_HYDRA_UUID", "dd0a-1"}, {"HYDRA_BSTRAP_PGID", "0"}}) == "hydra-dd0a-1");
+  CHECK(hydra({{"I_MPI_HYDRA_UUID", "dd0a-1"}, {"HYDRA_BSTRAP_PGID", "3"}}) == "hydra-dd0a-1.3");
+  CHECK(hydra({}) == "default (not distinct)");
+  CHECK(JobOf(Environment({{"PMI_RANK", "0"}, {"PMI_JOBID", "x"}}), "no-hydra:1") == "pmi-x");
+}
+
 TEST_CASE("Launcher: a Slurm step takes its local size from the task list") {
   const Environment slurm({{"SLURM_STEP_ID", "2"},
                            {"SLURM_JOB_ID", "4711"},
@@ -157,7 +206,7 @@ TEST_CASE("Launcher: a Slurm step takes its local size from the task list") {
                            {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"},
                            {"SLURM_STEP_NODELIST", "gpu[03-07,12],login1"}});
   CheckPlacesAre(slurm, {6, 7, 0, 1});
-  CHECK(JobIdFromLauncher(slurm.get()) == "slurm-4711.2");
+  CHECK(JobOf(slurm) == "slurm-4711.2");
   CHECK(CoordinatorHostFromLauncher(slurm.get()) == "gpu03");
 }
 

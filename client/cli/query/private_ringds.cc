@@ -1,0 +1,80 @@
+#include "client/cli/query/private_ringds.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+#include "absl/strings/ascii.h"
+#include "proto/base/unix_socket.h"
+
+namespace ringd::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostSockets = 16;
+// A listener's queue takes a connection at once, whatever the listener does.
+constexpr std::chrono::milliseconds kConnectTimeout{200};
+
+bool IsOwn(const fs::path& path, mode_t type) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0 && (status.st_mode & S_IFMT) == type &&
+         status.st_uid == ::geteuid();
+}
+
+// No link, and nobody else may put anything into it.
+bool IsOwnFolder(const fs::path& path) {
+  struct stat status {};
+  return IsOwn(path, S_IFDIR) && ::lstat(path.c_str(), &status) == 0 &&
+         (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+bool IsRunName(std::string_view name) {
+  constexpr std::string_view kTemplate = kPrivateName;
+  constexpr std::size_t kFixed = kTemplate.find('X');
+  return name.size() == kTemplate.size() && name.starts_with(kTemplate.substr(0, kFixed));
+}
+
+bool IsNumber(std::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), absl::ascii_isdigit);
+}
+
+// The folders in `folder` that are this user's and have such names; none if it can't be read.
+std::vector<fs::path> OwnFolders(const fs::path& folder, bool (*has_name)(std::string_view)) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (has_name(entry->path().filename().native()) && IsOwnFolder(entry->path())) {
+      found.push_back(entry->path());
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::string> PrivateSockets(const std::string& parent) {
+  std::vector<std::string> sockets;
+  for (const fs::path& run : OwnFolders(parent, IsRunName)) {
+    for (const fs::path& node : OwnFolders(run, IsNumber)) {
+      const fs::path socket = node / kPrivateSocket;
+      if (!IsOwn(socket, S_IFSOCK)) continue;
+      if (!ConnectUnix(socket.string(), Clock::now() + kConnectTimeout).ok()) continue;
+      sockets.push_back(socket.string());
+      if (sockets.size() == kMostSockets) break;
+    }
+    if (sockets.size() == kMostSockets) break;
+  }
+  std::sort(sockets.begin(), sockets.end());
+  return sockets;
+}
+
+}  // namespace ringd::cli
