@@ -332,7 +332,7 @@ def parameters_of_two_optimizers() -> None:
         loss_of(model, step).backward()
         newer.step()
     expect_equal_ranks(model, "the newer of two optimizers")
-    with refused("'first.weight'", "add_param_group", "del optimizer"):
+    with refused("first.weight'", "add_param_group", "del optimizer"):
         older.step()
     del newer
     for step in range(2):
@@ -340,6 +340,22 @@ def parameters_of_two_optimizers() -> None:
         loss_of(model, step).backward()
         older.step()
     expect_equal_ranks(model, "the older one, alone again")
+
+
+def two_models_of_one_class() -> None:
+    """Their parameters have the same names, and the ranks run their backward passes in another
+    order."""
+    models = Net(), Net()
+    optimizers = [distributed(model) for model in models]
+    losses = [lambda: loss_of(models[0], 0), lambda: 100.0 * loss_of(models[1], 0)]
+    for loss in losses if hvd.rank() == 0 else reversed(losses):
+        loss().backward()
+    for optimizer in optimizers:
+        optimizer.synchronize()
+    small, large = (gradient_of(model.last) for model in models)
+    torch.testing.assert_close(large, 100.0 * small)
+    for optimizer in optimizers:
+        optimizer.zero_grad()
 
 
 def a_job_left_with_gradients_in_flight() -> None:
@@ -371,6 +387,7 @@ def main() -> None:
         gan(style)
     a_gan_s_gradients_set_to_zero_in_place()
     parameters_of_two_optimizers()
+    two_models_of_one_class()
     a_job_left_with_gradients_in_flight()
     print("all is well")
 

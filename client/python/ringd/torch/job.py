@@ -11,6 +11,7 @@ from ringd.context import Context
 from ringd.errors import FailedPreconditionError
 from ringd.torch import freed_memory, horovod_variables
 from ringd.torch.device_operations import DeviceOperations
+from ringd.torch.gradient_names import GradientNames
 from ringd.torch.names import AutomaticNames
 from ringd.types import TensorSpec
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 class Communicator:
     """Among whom operations run, as long as a job lasts or a process set is registered with it.
 
-    Thread safety: `number` and `size` are constant; for the rest see ``AutomaticNames``.
+    Thread safety: `number` and `size` are constant; for the rest see ``AutomaticNames`` and
+        ``GradientNames``.
     """
 
     def __init__(self, number: int, size: int) -> None:
@@ -29,6 +31,7 @@ class Communicator:
         self.size = size
         # Unnamed operations are counted by those who take part in them.
         self.automatic_names = AutomaticNames()
+        self.gradient_names = GradientNames()
 
 
 class Job:
@@ -121,6 +124,17 @@ class Job:
             del self._registrations[spec]
             del described[spec]
         return True
+
+    def give_back(self, communicator: Communicator) -> None:
+        """What was described for gradients whose parameters have gone, unless it is in flight."""
+        with self._lock:
+            for name in communicator.gradient_names.gone():
+                key = communicator.number, f"allreduce.{name}"
+                described = self._described.get(key, {})
+                for spec in list(described):
+                    self._try_give_back(described, [spec])
+                if not described:
+                    self._described.pop(key, None)
 
     def has_in_flight(self, communicator: int) -> bool:
         """Whether an operation of this communicator has not been waited for."""
