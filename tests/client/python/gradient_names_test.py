@@ -1,5 +1,5 @@
-"""Gradients' names: two optimizers never share one, and all ranks find the same. Against the account
-of process_sets_test.py, which speaks for three other ranks."""
+"""Gradients' names: two optimizers never share one, and all ranks find the same. Against the
+account of process_sets_test.py, which speaks for three other ranks."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from ringd.torch.compression import Compression, Compressor
 from ringd.torch.job import Communicator, Job, current
 from ringd.torch.operations import Handle, Result, allreduce_spec, check_tensor, start, synchronize
 from ringd.torch.process_set import ProcessSet, communicator_of, global_process_set
+from ringd.torch.uncompiled import uncompiled
 from ringd.types import ReduceOp
 
 Average = ReduceOp.AVERAGE
@@ -126,6 +127,7 @@ def _start_one(
     )
 
 
+@uncompiled
 def allreduce_async(
     tensor: torch.Tensor,
     average: bool | None = None,
@@ -146,6 +148,7 @@ def allreduce_async(
     )
 
 
+@uncompiled
 def allreduce_async_(
     tensor: torch.Tensor,
     average: bool | None = None,
@@ -162,6 +165,7 @@ def allreduce_async_(
     )
 
 
+@uncompiled
 def allreduce(
     tensor: torch.Tensor,
     average: bool | None = None,
@@ -211,6 +215,7 @@ def allreduce(
     return compression.decompress(reduced, context)
 
 
+@uncompiled
 def allreduce_(
     tensor: torch.Tensor,
     average: bool | None = None,
@@ -229,6 +234,7 @@ def allreduce_(
     )
 
 
+@uncompiled
 def grouped_allreduce_async(
     tensors: Sequence[torch.Tensor],
     average: bool | None = None,
@@ -245,6 +251,7 @@ def grouped_allreduce_async(
     )
 
 
+@uncompiled
 def grouped_allreduce_async_(
     tensors: Sequence[torch.Tensor],
     average: bool | None = None,
@@ -260,6 +267,7 @@ def grouped_allreduce_async_(
     )
 
 
+@uncompiled
 def grouped_allreduce(
     tensors: Sequence[torch.Tensor],
     average: bool | None = None,
@@ -301,6 +309,7 @@ def grouped_allreduce(
     ]
 
 
+@uncompiled
 def grouped_allreduce_(
     tensors: Sequence[torch.Tensor],
     average: bool | None = None,

@@ -14,6 +14,7 @@ from ringd.torch import cuda_streams
 from ringd.torch.job import Communicator, current
 from ringd.torch.operations import Handle, broadcast_spec, check_tensor, start, synchronize
 from ringd.torch.process_set import ProcessSet, communicator_of, global_process_set
+from ringd.torch.uncompiled import uncompiled
 from ringd.types import CollectiveKind, TensorSpec
 
 # Objects travel in tensors of whole powers of two, so that few sizes have to be registered.
@@ -25,6 +26,7 @@ def _full_name(communicator: Communicator, name: str | None) -> str:
     return communicator.automatic_names.next("broadcast") if name is None else f"broadcast.{name}"
 
 
+@uncompiled
 def broadcast_async(
     tensor: torch.Tensor,
     root_rank: int,
@@ -44,6 +46,7 @@ def broadcast_async(
     return start(job, output, [(spec, tensor, output)])
 
 
+@uncompiled
 def broadcast_async_(
     tensor: torch.Tensor,
     root_rank: int,
@@ -57,6 +60,7 @@ def broadcast_async_(
     return start(job, tensor, [(spec, tensor, tensor)])
 
 
+@uncompiled
 def broadcast(
     tensor: torch.Tensor,
     root_rank: int,
@@ -79,6 +83,7 @@ def broadcast(
     return synchronize(broadcast_async(tensor, root_rank, name, process_set))
 
 
+@uncompiled
 def broadcast_(
     tensor: torch.Tensor,
     root_rank: int,
@@ -108,6 +113,7 @@ class _Broadcast(torch.autograd.Function):
         return total if is_root else torch.zeros_like(total), None, None, None
 
 
+@uncompiled
 def barrier(process_set: ProcessSet = global_process_set, name: str | None = None) -> None:
     """Returns when all ranks of the process set have called it.
 
@@ -141,6 +147,7 @@ def _pickled(obj: Any) -> bytes:
     return cloudpickle.dumps(obj)
 
 
+@uncompiled
 def broadcast_object(
     obj: Any = None,
     root_rank: int = 0,
@@ -185,6 +192,7 @@ def broadcast_object(
     return obj if is_root else pickle.loads(buffer[:size].numpy().tobytes())
 
 
+@uncompiled
 def broadcast_parameters(
     params: Mapping[str, Any] | Iterable[tuple[str, Any]],
     root_rank: int,
@@ -268,6 +276,7 @@ def _memory_for(place: _TensorPlace, on_gpu: torch.Tensor | None) -> torch.Tenso
     return torch.empty(place.shape, dtype=place.dtype, device="cpu")
 
 
+@uncompiled
 def broadcast_optimizer_state(
     optimizer: torch.optim.Optimizer,
     root_rank: int,

@@ -17,6 +17,7 @@ from ringd.torch.gradient_names import names_of
 from ringd.torch.gradient_slot import GradientSlot
 from ringd.torch.job import Communicator, Job, current, is_current
 from ringd.torch.process_set import ProcessSet, communicator_if_member
+from ringd.torch.uncompiled import uncompiled
 from ringd.types import OPERATION_DONE, ReduceOp
 
 # All that live, so that a parameter is reduced by one of them only.
@@ -129,6 +130,7 @@ class GradientReduction:
         # Weak: an optimizer that has gone must not go on reducing.
         reference = weakref.ref(self)
 
+        @uncompiled
         def on_gradient(ready: torch.Tensor) -> None:
             reduction = reference()
             if reduction is not None:

@@ -11,6 +11,7 @@ import torch
 from ringd.errors import InvalidArgumentError, RingdError
 from ringd.torch import cuda_streams
 from ringd.torch.job import Job
+from ringd.torch.uncompiled import uncompiled
 from ringd.types import CollectiveKind, DataType, Memory, ReduceOp, TensorSpec
 
 # What synchronize() gives: a tensor, or a list of them.
@@ -143,6 +144,7 @@ class Handle(Generic[Result]):
         that synchronizes."""
         self._finish.append(action)
 
+    @uncompiled
     def poll(self) -> bool:
         """Whether ``synchronize`` would return at once."""
         device = self._job.device
@@ -153,6 +155,7 @@ class Handle(Generic[Result]):
         except RingdError:
             return True  # synchronize says what is wrong
 
+    @uncompiled
     def synchronize(self) -> Result:
         """Waits for all operations; raises the first failure after all have ended. Those on a GPU
         the current stream waits for."""

@@ -16,6 +16,7 @@ from ringd.torch.allreduce import Average
 from ringd.torch.compression import Compression, Compressor
 from ringd.torch.gradient_reduction import GradientReduction
 from ringd.torch.process_set import ProcessSet, global_process_set
+from ringd.torch.uncompiled import uncompiled
 from ringd.types import ReduceOp
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class DistributedMixin:
     _should_synchronize: bool
     param_groups: list[dict[str, Any]]
 
+    @uncompiled
     def synchronize(self) -> None:
         """Waits until every ``p.grad`` is the reduced one. ``step`` does it, unless
         ``skip_synchronize`` says no."""
@@ -46,6 +48,7 @@ class DistributedMixin:
         finally:
             self._should_synchronize = True
 
+    @uncompiled
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Reduces what is not yet reduced, then steps as the optimizer itself does.
 
@@ -84,6 +87,7 @@ class DistributedMixin:
 
         return evaluate
 
+    @uncompiled
     def zero_grad(self, set_to_none: bool = True) -> None:
         """As the optimizer's own. Passes of ``backward_passes_per_step`` count from the beginning
         again.
@@ -94,6 +98,7 @@ class DistributedMixin:
         self._reduction.restart(self.param_groups)
         super().zero_grad(set_to_none)  # type: ignore[misc]
 
+    @uncompiled
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As the optimizer's own; the new parameters are reduced too."""
         super().add_param_group(param_group)  # type: ignore[misc]
