@@ -10,7 +10,15 @@ import torch
 from ringd.errors import InvalidArgumentError
 from ringd.torch.compression import Compression, Compressor
 from ringd.torch.job import Communicator, Job, current
-from ringd.torch.operations import Handle, Result, allreduce_spec, check_tensor, start, synchronize
+from ringd.torch.operations import (
+    Handle,
+    Result,
+    allreduce_spec,
+    check_is_tensor,
+    check_tensor,
+    start,
+    synchronize,
+)
 from ringd.torch.process_set import ProcessSet, communicator_of, global_process_set
 from ringd.torch.uncompiled import uncompiled
 from ringd.types import ReduceOp
@@ -194,6 +202,7 @@ def allreduce(
     set; ``JobFailedError`` if the job has failed.
     """
     chosen = chosen_op(average, op)
+    check_is_tensor(tensor, "allreduce", name)
     compressed, context = compression.compress(tensor)
     if torch.is_grad_enabled() and compressed.requires_grad:
         (reduced,) = _AllReduce.apply(
@@ -286,6 +295,8 @@ def grouped_allreduce(
     name: of the group, the same on all ranks. Default: unnamed calls are matched by their order.
     """
     chosen = chosen_op(average, op)
+    for tensor in tensors:
+        check_is_tensor(tensor, "grouped_allreduce", name)
     pairs = [compression.compress(tensor) for tensor in tensors]
     compressed = [tensor for tensor, _ in pairs]
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in compressed):

@@ -12,7 +12,7 @@ import torch
 from ringd.errors import InvalidArgumentError
 from ringd.torch import cuda_streams
 from ringd.torch.job import Communicator, current
-from ringd.torch.operations import Handle, broadcast_spec, check_tensor, start, synchronize
+from ringd.torch.operations import Handle, broadcast_spec, check_is_tensor, check_tensor, start, synchronize
 from ringd.torch.process_set import ProcessSet, communicator_of, global_process_set
 from ringd.torch.uncompiled import uncompiled
 from ringd.types import CollectiveKind, TensorSpec
@@ -78,6 +78,7 @@ def broadcast(
     Raises ``InvalidArgumentError`` if the ranks disagree, or if the root or this rank is not in the
     process set; ``JobFailedError`` if the job has failed.
     """
+    check_is_tensor(tensor, "broadcast", name)
     if torch.is_grad_enabled() and tensor.requires_grad:
         return _Broadcast.apply(tensor, root_rank, name, process_set)
     return synchronize(broadcast_async(tensor, root_rank, name, process_set))
@@ -206,10 +207,21 @@ def broadcast_parameters(
     root_rank: whose values they are; its number in the job, also with a process set.
     process_set: the ranks that take part, the root among them. Default: all.
     """
+    if not isinstance(params, Iterable):
+        raise InvalidArgumentError(
+            f"params must be model.state_dict() or model.named_parameters(), not a {type(params).__name__}"
+        )
     named = list(params.items() if isinstance(params, Mapping) else params)
     for entry in named:
         if not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)):
             raise InvalidArgumentError("params must be a state_dict or pairs of name and tensor")
+        name, value = entry
+        if name.rpartition(".")[2] == "_extra_state" and not isinstance(value, torch.Tensor):
+            raise InvalidArgumentError(
+                f"'{name}' is what a module's get_extra_state() returns, which can't be changed in place. "
+                "Give model.named_parameters() and named_buffers(), or load all of the root's: "
+                "model.load_state_dict(hvd.broadcast_object(model.state_dict(), root_rank))"
+            )
     _broadcast_all([(name, value) for name, value in named if value is not None], root_rank, process_set)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from ringd.context import Context
-from ringd.errors import FailedPreconditionError
+from ringd.errors import FailedPreconditionError, InvalidArgumentError
 from ringd.torch import freed_memory, horovod_variables
 from ringd.torch.device_operations import DeviceOperations
 from ringd.torch.gradient_names import GradientNames
@@ -157,6 +157,7 @@ _job: Job | None = None
 
 
 def init(
+    comm: None = None,
     *,
     socket: str | None = None,
     job_id: str | None = None,
@@ -180,6 +181,7 @@ def init(
     environment has settings for it or ``RINGD_KEEP_FREED_MEMORY=0``. The first CUDA tensor opens
     its GPU, with ``RINGD_SLAB`` (512MiB) of memory there. Arguments: as ``ringd.Context``, and
 
+    comm: Horovod's argument for some ranks, or an MPI communicator; None. Default: None.
     process_sets: these are added, as by ``add_process_set``, in this order; all ranks must give the
         same. Default: none. ``"dynamic"`` is the same here: sets can be added at any time.
 
@@ -188,6 +190,11 @@ def init(
     """
     from ringd.torch.process_set import add_process_set, initial_sets, refuse_new
 
+    if comm is not None:
+        raise InvalidArgumentError(
+            "init(comm=...) is Horovod's; ringd knows its ranks from the launcher's environment and uses "
+            "no MPI. For operations among some of them: hvd.init(process_sets=[hvd.ProcessSet([0, 1])])"
+        )
     wanted = initial_sets(process_sets)
     given = {
         "socket": socket,
