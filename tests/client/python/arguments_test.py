@@ -42,7 +42,7 @@ CALLS: list[Callable[[Any], Any]] = [
 
 
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("value", [3.0, [1.0], memoryview(b"abc")], ids=repr)
+@pytest.mark.parametrize("value", [3.0, [1.0], memoryview(b"abc")], ids=["number", "list", "view"])
 def test_what_is_no_tensor_is_named(call: Callable[[Any], Any], value: Any) -> None:
     words = rf"expected a torch\.Tensor, got {type(value).__name__}; torch\.as_tensor"
     with pytest.raises(ringd.InvalidArgumentError, match=words):
