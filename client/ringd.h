@@ -315,8 +315,8 @@ RINGD_EXPORT ringd_status ringd_try_submit(ringd_context* context, ringd_registr
  * result and *operation is RINGD_DONE. If somebody does not come for about 100 ms, and in all other
  * cases, it is ringd_submit; so ranks may use either function for the same tensor, which only costs
  * time. After 0.3 s it returns in any case but for want of room, also where a rank that was stopped
- * keeps the others from knowing. Either way *operation is to be waited for. If the context ends
- * meanwhile, the call fails with the reason. */
+ * keeps the others from knowing: the tensor's next submission waits until they know. Either way
+ * *operation is to be waited for. If the context ends meanwhile, the call fails with the reason. */
 RINGD_EXPORT ringd_status ringd_submit_awaited(ringd_context* context,
                                                ringd_registration registration, const void* source,
                                                void* destination, ringd_operation* operation);
@@ -349,8 +349,10 @@ RINGD_EXPORT ringd_status ringd_wait_all(ringd_context* context, ringd_operation
  *
  * Without NCCL, and for types that NCCL does not reduce, tensors take the host path: they are
  * copied to the arena and back, and reduced there as tensors in host memory are, with all types and
- * operators. All ranks must take the same way. A warning says so once, with the reason; ringd's
- * setting device_launch, or RINGD_HOST_PATH=1, ask for it.
+ * operators. A warning says so once, with the reason; ringd's setting device_launch, or
+ * RINGD_HOST_PATH=1, ask for it. If one rank of a communicator can't use NCCL, all its ranks take
+ * the host path: so a rank's first ringd_register of a tensor on a GPU there waits for the others
+ * to open theirs, for the start timeout at most.
  *
  * Opens the GPU and makes the slab, in CUDA's primary context. Blocks, 60 s at most. A context has
  * one GPU.

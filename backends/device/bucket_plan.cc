@@ -92,10 +92,9 @@ absl::Status PlanPacked(const DeviceBucket& bucket, const std::vector<Run>& runs
                         DeviceAddress fusion, BucketPlan* plan) {
   const bool sends = !bucket.broadcast || bucket.broadcast->is_root;
   const bool receives = !bucket.broadcast || !bucket.broadcast->is_root;
-  // A broadcast is of bytes: those of types that NCCL does not reduce are moved, too.
-  const DataType type = bucket.broadcast ? DataType::kUint8 : bucket.type;
-  const DataType wire_type = bucket.broadcast ? DataType::kUint8 : bucket.wire_type;
-  const std::size_t parts = bucket.broadcast ? SizeOf(bucket.type) : 1;
+  const DataType type = bucket.moved_type();
+  const DataType wire_type = bucket.nccl_type();
+  const std::size_t parts = bucket.nccl_parts();
   plan->send = plan->receive = fusion;
   DeviceAddress at = fusion;
   for (const Run& run : runs) {

@@ -2,6 +2,7 @@
 #ifndef RINGD_BACKENDS_DEVICE_DEVICE_BUCKET_H_
 #define RINGD_BACKENDS_DEVICE_DEVICE_BUCKET_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -58,6 +59,13 @@ struct DeviceBucket {
   std::vector<TimelinePoint> ready;  // what the tensors wait for: of each slot the last value
   std::vector<TimelinePoint> done;   // signalled when the results are in place
   Clock::time_point deadline;
+
+  // A broadcast is of bytes: those of types that NCCL does not reduce are moved, too. So this is
+  // what the tensors' memory has,
+  DataType moved_type() const noexcept { return broadcast ? DataType::kUint8 : type; }
+  // and this what NCCL is told, of which each element is so many.
+  DataType nccl_type() const noexcept { return broadcast ? DataType::kUint8 : wire_type; }
+  std::size_t nccl_parts() const noexcept { return broadcast ? SizeOf(wire_type) : 1; }
 };
 
 // What the thread saw when. The host looks now and then, so each is late by up to a poll's pause;

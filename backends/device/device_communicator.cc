@@ -172,10 +172,10 @@ absl::Status DeviceCommunicator::LaunchFirstHalf(Bucket* bucket) {
   }
   if (plan.count == 0) return absl::OkStatus();
   if (bucket->bucket.broadcast) {
-    return nccl_->Broadcast(plan.send, plan.receive, plan.count * SizeOf(bucket->bucket.wire_type),
+    return nccl_->Broadcast(plan.send, plan.receive, plan.count * bucket->bucket.nccl_parts(),
                             bucket->bucket.broadcast->root, stream_.handle());
   }
-  return nccl_->AllReduce(plan.send, plan.receive, plan.count, bucket->bucket.wire_type, plan.op,
+  return nccl_->AllReduce(plan.send, plan.receive, plan.count, bucket->bucket.nccl_type(), plan.op,
                           stream_.handle());
 }
 

@@ -1,8 +1,10 @@
 #include "backends/device/device_slabs.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -101,6 +103,14 @@ std::vector<DeviceSlabId> DeviceSlabs::Sweep() {
 void DeviceSlabs::Abandon() {
   for (auto& [id, entry] : entries_) (void)entry.release();
   entries_.clear();
+}
+
+void DeviceSlabs::LeaveBehind() {
+  std::vector<std::uint32_t> slots;
+  for (std::uint32_t pair = 0; pair < kTimelinePairs; ++pair) slots.push_back(DoneSlot(pair));
+  // After an error there is nobody to be told.
+  for (const auto& [id, entry] : entries_) (void)entry->slab.timeline().Release(slots);
+  Abandon();
 }
 
 }  // namespace ringd

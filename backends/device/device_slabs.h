@@ -60,6 +60,8 @@ class DeviceSlabs {
   void Clear() { entries_.clear(); }
   // Forgets all without giving anything back: the GPU may still work on them.
   void Abandon();
+  // Likewise, and streams that wait for results go on, though none come.
+  void LeaveBehind();
 
  private:
   struct Entry {

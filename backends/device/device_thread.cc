@@ -207,6 +207,8 @@ bool DeviceThread::Stop(std::chrono::milliseconds patience) { return worker_->St
 
 void DeviceThread::BeginStop(std::chrono::milliseconds patience) { worker_->BeginStop(patience); }
 
+void DeviceThread::KeepSlabs() noexcept { worker_->work().KeepSlabs(); }
+
 bool DeviceThread::has_ended() const { return worker_->has_ended(); }
 
 DeviceThreadActivity DeviceThread::activity() const { return worker_->work().activity(); }

@@ -63,6 +63,9 @@ class DeviceThread final : public DeviceLauncher {
   bool Stop(std::chrono::milliseconds patience) override;
   // Stop without the wait, which may follow. Nothing is told any more.
   void BeginStop(std::chrono::milliseconds patience = kStopPatience);
+  // For a process that is about to end, before Stop: streams of its own may still be about to use
+  // the slabs. They stay until the process has ended, and who waits for results in them goes on.
+  void KeepSlabs() noexcept;
   // Of the thread: Stop does not wait.
   bool has_ended() const;
   DeviceThreadActivity activity() const override;

@@ -365,6 +365,7 @@ void DeviceWorker::Shutdown(Clock::time_point deadline) {
   while (SweepFailed(Clock::now()) && Clock::now() < deadline) {
     std::this_thread::sleep_for(kShutdownPause);
   }
+  if (keeps_slabs_.load(std::memory_order_acquire)) slabs_.LeaveBehind();
   if (!closing_.empty()) {
     // The GPU is not done. What it works on stays until the process ends.
     slabs_.Abandon();

@@ -2,6 +2,7 @@
 #ifndef RINGD_BACKENDS_DEVICE_DEVICE_WORKER_H_
 #define RINGD_BACKENDS_DEVICE_DEVICE_WORKER_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +33,8 @@ namespace ringd {
 
 // Part of DeviceThread, which see: the methods of the same names do what is said there.
 //
-// Thread safety: one thread, from Open to the destructor; registry() and activity() on any.
+// Thread safety: one thread, from Open to the destructor; registry(), KeepSlabs() and activity() on
+//   any.
 class DeviceWorker {
  public:
   using Emit = std::function<void(DeviceEvent)>;
@@ -56,6 +58,9 @@ class DeviceWorker {
 
   // Launches and looks what has come to pass. Returns how long to sleep if nothing is asked for.
   std::chrono::microseconds Progress(Clock::time_point now);
+
+  // As DeviceThread's; any thread.
+  void KeepSlabs() noexcept { keeps_slabs_.store(true, std::memory_order_release); }
 
   // Ends everything. What the GPU is not done with by `deadline` is left as it is.
   void Shutdown(Clock::time_point deadline);
@@ -96,6 +101,7 @@ class DeviceWorker {
   GpuParts gpu_;
   std::optional<ScopedContext> current_;
   DeviceSlabs slabs_;
+  std::atomic<bool> keeps_slabs_{false};  // KeepSlabs releases, Shutdown acquires
   std::map<DeviceCommunicatorId, std::unique_ptr<DeviceCommunicator>> communicators_;
   // Disconnected by the owner; until then they may take to leave.
   std::map<DeviceCommunicatorId, Clock::time_point> leaving_;

@@ -106,7 +106,8 @@ Context::~Context() {
   }
   // A stream that still copies, or releases another one, must find the slab there.
   const bool quiet = (device_staging_ == nullptr || device_staging_->WaitUntilQuiet(deadline)) &&
-                     (device_memory_ == nullptr || device_memory_->WaitReleased(deadline));
+                     (device_memory_ == nullptr || (device_memory_->WaitReleased(deadline) &&
+                                                    device_memory_->WaitSignalled(deadline)));
   if (!quiet) {
     static_cast<void>(device_memory_.release());
     static_cast<void>(launch_servant_.release());
@@ -222,8 +223,11 @@ absl::Status Context::UseRankExchange() {
   rank_exchange_operations_->UseTrace(&wire_trace_);
   unended_operations_ = std::make_unique<UnendedOperations>(
       *rank_exchange_operations_, state_,
-      [this](const RankExchangeStay& stay, ringd_operation* operation) {
-        return SubmitGivenUp(stay, WhenFull::kFail, operation);
+      [this](const RankExchangeStay& stay,
+             ringd_operation* operation) -> std::optional<absl::Status> {
+        absl::Status status = SubmitGivenUp(stay, WhenFull::kFail, operation);
+        if (Lane::IsForRoom(status)) return std::nullopt;
+        return status;
       });
   watched_rank_exchange_.store(rank_exchange_operations_.get(), std::memory_order_release);
   return absl::OkStatus();
@@ -315,6 +319,12 @@ absl::Status Context::RegisterUnknown(std::vector<TensorDescription> unknown,
         lanes[begin].communicator, std::span(unknown).subspan(begin, end - begin), deadline);
     if (!ringd_numbers.ok()) return Explain(ringd_numbers.status());
     for (std::size_t i = begin; i < end; ++i) {
+      const std::uint32_t place = (*ringd_numbers)[i - begin].tensor;
+      if (lanes[i].way != &wire_lane_ && place >= kMaxLocalTensors) {
+        return absl::InternalError(absl::StrCat("ringd answered number ", place, " for tensor '",
+                                                unknown[i].name, "', of at most ",
+                                                kMaxLocalTensors));
+      }
       const ringd_registration number = registrations_.Add(
           std::move(unknown[i]), (*ringd_numbers)[i - begin], places_.rank, lanes[i]);
       if (number == 0) return absl::ResourceExhaustedError("too many tensors are registered");

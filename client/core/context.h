@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_set>
@@ -160,6 +161,9 @@ class Context {
   UnendedOperations::Where AwaitUnended(ringd_operation& operation, Clock::time_point deadline);
   // Consumes operations that have failed: each becomes 0. The first one's status.
   absl::Status ConcludeFailed(std::span<ringd_operation* const> failed);
+  // Before a tensor's next operation: those before it are where ranks match them by their order.
+  //   kResourceExhausted: one is not, and `when_full` says not to wait.
+  absl::Status SettleEarlier(const Registration& tensor, WhenFull when_full);
   // What the rank exchange has given up; it has been counted.
   absl::Status SubmitGivenUp(const RankExchangeStay& stay, WhenFull when_full,
                              ringd_operation* operation);
@@ -180,10 +184,16 @@ class Context {
   // Makes it if that has not been done.
   absl::StatusOr<HostPath*> OpenHostPath() ABSL_LOCKS_EXCLUDED(host_path_mutex_);
   // Whether a tensor in device memory goes by it; says so the first time that NCCL is the reason.
-  bool GoesByHost(const TensorDescription& tensor);
+  // `communicator`: ringd's number of the tensor's. Where this rank could use NCCL, waits for word
+  // of the communicator's other ranks, once for each communicator.
+  absl::StatusOr<bool> GoesByHost(const TensorDescription& tensor, std::uint32_t communicator);
+  absl::StatusOr<bool> AgreeOnHostPath(ringd_communicator communicator, std::uint32_t at_ringd)
+      ABSL_LOCKS_EXCLUDED(host_path_mutex_);
   // Of a context whose tensors all go by it: ordinary device memory to give out.
   absl::StatusOr<DeviceMemory*> HeapOfHostPath() ABSL_LOCKS_EXCLUDED(host_path_mutex_);
   absl::StatusOr<OpenedDevice> AskForDevice(const CudaContext& gpu, std::uint64_t slab_bytes);
+  // This process can't use its GPU: ranks that can don't wait for it.
+  void TellNoGpu(const absl::Status& why);
   void SetLaunchServant(LaunchServant* servant) ABSL_LOCKS_EXCLUDED(opening_servant_mutex_);
   // On the lifeline's thread.
   void BeginLaunching(UniqueFd socket) ABSL_LOCKS_EXCLUDED(opening_servant_mutex_);
@@ -290,6 +300,12 @@ class Context {
   std::unique_ptr<DeviceSlab> heap_slab_ ABSL_GUARDED_BY(host_path_mutex_);
   std::unique_ptr<DeviceMemory> heap_ ABSL_GUARDED_BY(host_path_mutex_);  // in it
   std::atomic<bool> has_told_of_types_{false};
+  // Since the last submission of a tensor on a GPU: see kFollowsStreamWait.
+  std::atomic<bool> a_stream_waits_{false};
+  // What this rank, which could use NCCL, has agreed on with the other ranks: whether they go by
+  // host; and what has been told of that.
+  std::map<ringd_communicator, bool> agreed_ ABSL_GUARDED_BY(host_path_mutex_);
+  std::set<std::string> told_ ABSL_GUARDED_BY(host_path_mutex_);
   Mutex timeline_pairs_mutex_;
   TimelinePairs timeline_pairs_ ABSL_GUARDED_BY(timeline_pairs_mutex_);
   KeptWaitLists wait_lists_;

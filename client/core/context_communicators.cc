@@ -164,7 +164,9 @@ absl::StatusOr<ringd_communicator_place> Context::PlaceIn(ringd_communicator com
 absl::StatusOr<LaneUse> Context::LaneFor(TensorDescription& tensor) {
   absl::StatusOr<LaneUse> lane = CommunicatorLaneFor(tensor);
   if (!lane.ok() || tensor.place == TensorPlace::kHost) return lane;
-  if (GoesByHost(tensor)) {
+  const absl::StatusOr<bool> by_host = GoesByHost(tensor, lane->communicator);
+  if (!by_host.ok()) return InTensor(tensor.name, by_host.status());
+  if (*by_host) {
     const absl::StatusOr<HostPath*> path = OpenHostPath();
     if (!path.ok()) return InTensor(tensor.name, path.status());
     tensor.place = TensorPlace::kDeviceByHost;

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::chrono::seconds kOpenDeadline{60};
 constexpr std::chrono::seconds kSlabDeadline{10};
+constexpr std::chrono::seconds kTellDeadline{10};
 
 }  // namespace
 
@@ -49,7 +50,10 @@ absl::Status Context::OpenGpuAndMemory(const ringd_device_options& options) {
                                   : cuda_library_;
   absl::StatusOr<std::shared_ptr<const CudaContext>> gpu =
       DeviceMemory::OpenGpu(library, options.device);
-  if (!gpu.ok()) return gpu.status();
+  if (!gpu.ok()) {
+    TellNoGpu(gpu.status());
+    return gpu.status();
+  }
   // ringd may want this process to launch before it answers.
   auto servant = std::make_unique<LaunchServant>(
       LaunchServant::Options{library, nccl_library_, (*gpu)->uuid()});
@@ -95,6 +99,14 @@ absl::StatusOr<OpenedDevice> Context::AskForDevice(const CudaContext& gpu,
       {gpu.uuid(), slab_bytes, gpu.is_under_mps(), wants_host_path_}, Clock::now() + kOpenDeadline);
   if (opened.ok()) return opened;
   return Explain(opened.status());
+}
+
+void Context::TellNoGpu(const absl::Status& why) {
+  AskedDevice asked;
+  asked.why_no_gpu = std::string(why.message());
+  const Presence presence(calls_);
+  // The answer is only that it has been told.
+  static_cast<void>(control_->OpenDevice(asked, Clock::now() + kTellDeadline));
 }
 
 void Context::SetLaunchServant(LaunchServant* servant) {
@@ -183,6 +195,9 @@ absl::Status Context::SubmitOnDevice(Registration& tensor, const void* source, v
 }
 
 absl::Status Context::EnqueueOnDevice(Submission& record, OperationEnd& end) {
+  if (a_stream_waits_.exchange(false, std::memory_order_relaxed)) {
+    record.flags |= kFollowsStreamWait;
+  }
   for (;;) {
     // Whose pair the next one is, if it is in flight.
     std::optional<std::uint64_t> before;
@@ -243,6 +258,8 @@ absl::Status Context::StreamWait(ringd_operation operation, void* stream) {
   if (absl::Status status = (*gpu)->CheckNotCapturing(stream); !status.ok()) return status;
   const std::uint32_t pair =
       is_ringds ? ring_operations_.TimelinePairOf(sequence) : kNoTimelinePair;
+  // Before the wait is on the stream, behind which another thread may submit.
+  a_stream_waits_.store(true, std::memory_order_relaxed);
   if (block != nullptr) {
     return device_staging_->Fetch(
         *block, sequence, stream,

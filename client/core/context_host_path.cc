@@ -9,6 +9,8 @@
 namespace ringd::client {
 namespace {
 
+// ringd ends the wait for the other ranks itself; this only bounds what a stopped ringd can cost.
+constexpr std::chrono::seconds kAgreeDeadline = std::chrono::hours(1) + std::chrono::seconds(15);
 constexpr char kSlabSetting[] = "slab_bytes of ringd_device_open";
 
 }  // namespace
@@ -70,17 +72,55 @@ absl::StatusOr<HostPath*> Context::OpenHostPath() {
   return host_path_.get();
 }
 
-// The same on all ranks, whatever their NCCL: else they would go different ways.
-bool Context::GoesByHost(const TensorDescription& tensor) {
+absl::StatusOr<bool> Context::GoesByHost(const TensorDescription& tensor,
+                                         std::uint32_t communicator) {
   if (!has_gpu_.load(std::memory_order_acquire)) return false;
   if (device_.load(std::memory_order_acquire) == nullptr) return true;
-  if (!TraitsOf(tensor.kind).combines || NcclTypeOf(tensor.data_type).has_value()) return false;
+  // The same on all ranks, whatever their NCCL: else they would go different ways.
+  if (!TraitsOf(tensor.kind).combines || NcclTypeOf(tensor.data_type).has_value()) {
+    return AgreeOnHostPath(tensor.communicator, communicator);
+  }
   if (!has_told_of_types_.exchange(true)) {
     on_warning_(absl::StrCat("tensor '", tensor.name, "', and others of such types, go through ",
                              "host memory, which is slow: NCCL does not reduce ",
                              Name(tensor.data_type)));
   }
   return true;
+}
+
+absl::StatusOr<bool> Context::AgreeOnHostPath(ringd_communicator communicator,
+                                              std::uint32_t at_ringd) {
+  {
+    const MutexLock lock(host_path_mutex_);
+    const auto found = agreed_.find(communicator);
+    if (found != agreed_.end()) return found->second;
+  }
+  if (!state_.alive()) return state_.status();
+  const Presence presence(calls_);
+  const absl::StatusOr<AgreedDevices> agreed =
+      control_->AgreeOnDevices(at_ringd, Clock::now() + kAgreeDeadline, is_interrupted_);
+  // An older ringd lets each rank go its own way.
+  const bool knows = !absl::IsUnimplemented(agreed.status());
+  if (knows && !agreed.ok()) return state_.alive() ? Explain(agreed.status()) : state_.status();
+  const bool by_host = knows && agreed->goes_by_host;
+  std::string warning;
+  if (by_host) {
+    warning = absl::StrCat("GPU tensors of rank ", places_.rank,
+                           " go through host memory, which is slow, as those of ", agreed->why);
+  } else if (knows && !agreed->why.empty()) {
+    warning = absl::StrCat("GPU tensors of rank ", places_.rank, " are left to NCCL without word ",
+                           "of ranks that have opened no GPU in time: ", agreed->why);
+  }
+  bool is_new = false;
+  bool result = by_host;
+  {
+    const MutexLock lock(host_path_mutex_);
+    // Of two threads that ask at once, one decides.
+    result = agreed_.emplace(communicator, by_host).first->second;
+    is_new = !warning.empty() && told_.insert(warning).second;
+  }
+  if (is_new) on_warning_(warning);
+  return result;
 }
 
 absl::StatusOr<DeviceMemory*> Context::HeapOfHostPath() {

@@ -35,6 +35,7 @@ absl::Status Context::Submit(ringd_registration registration, const void* source
   const absl::StatusOr<Registration*> tensor = FindRegistration(registration);
   if (!tensor.ok()) return tensor.status();
   absl::Status status = CheckOnHost(**tensor);
+  if (status.ok()) status = SettleEarlier(**tensor, when_full);
   if (status.ok()) status = Enqueue(**tensor, source, destination, when_full, operation);
   if (status.ok() && rank_exchange_operations_ != nullptr) (*tensor)->submissions->Accepted();
   return status;
@@ -52,6 +53,7 @@ absl::Status Context::SubmitAwaited(ringd_registration registration, const void*
     return Submit(registration, source, destination, WhenFull::kWait, operation);
   }
   status = Staging::CheckPointers(tensor, source, destination);
+  if (status.ok()) status = SettleEarlier(tensor, WhenFull::kWait);
   if (!status.ok()) return status;
   RankExchangeStay stay;
   switch (rank_exchange_operations_->Carry(tensor, source, destination, stay)) {
@@ -86,6 +88,14 @@ absl::Status Context::SubmitInOrder(ringd_communicator communicator,
   const absl::Status status = Enqueue(**taken, source, destination, WhenFull::kWait, operation);
   if (!status.ok()) descriptions->GiveBack(**taken);
   return status;
+}
+
+absl::Status Context::SettleEarlier(const Registration& tensor, WhenFull when_full) {
+  if (unended_operations_ == nullptr) return absl::OkStatus();
+  const absl::Status status = unended_operations_->Settle(
+      tensor, when_full == WhenFull::kWait ? Clock::time_point::max() : Clock::time_point::min());
+  // To a caller who does not wait it is as if there was no room.
+  return absl::IsDeadlineExceeded(status) ? absl::ResourceExhaustedError(status.message()) : status;
 }
 
 absl::Status Context::SubmitGivenUp(const RankExchangeStay& stay, WhenFull when_full,

@@ -215,7 +215,9 @@ absl::Status Context::Conclude(OperationQueue& queue, ringd_operation operation)
     if (device != nullptr && end.timeline_pair != kNoTimelinePair) {
       device->ReleaseWaits(std::span(&end.timeline_pair, 1));
     }
-    return state_.status();
+    absl::Status why = state_.status();
+    // An exit handler has ended the host path, and the context is as it was.
+    return why.ok() ? absl::CancelledError("this process ends") : why;
   }
   if (outcome.status == 0) return Finish(std::span(&end, 1));
   staging_.Finish(end, false);

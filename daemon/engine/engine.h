@@ -140,6 +140,9 @@ class Engine final : private PeerEvents {
                            Answer<v1::DestroyCommunicatorReply> answer);
   void OpenDevice(const Caller& caller, absl::string_view token,
                   const v1::OpenDeviceRequest& request, Answer<v1::OpenDeviceReply> answer);
+  void AgreeOnDevices(const Caller& caller, absl::string_view token,
+                      const v1::AgreeOnDevicesRequest& request,
+                      Answer<v1::AgreeOnDevicesReply> answer);
   void Leave(const Caller& caller, absl::string_view token, Answer<v1::LeaveReply> answer);
   // Those that have not ended.
   void ListJobs(const Caller& caller, const v1::ListJobsRequest& request,
@@ -203,6 +206,8 @@ class Engine final : private PeerEvents {
   absl::StatusOr<v1::OpenDeviceReply> GiveHostPath(SessionId id,
                                                    const v1::OpenDeviceRequest& request,
                                                    const std::string& why);
+  // The session's rank can't use a GPU; for the other ranks to know.
+  void TellNoGpu(SessionId id, absl::string_view why);
   DeviceAsker AskerFor(const SessionEntry& entry, const v1::OpenDeviceRequest& request);
   // Fails the jobs if a GPU's driver does not come back, and ends the process a moment later: it
   // could give nothing back, and streams would wait for it.

@@ -70,6 +70,10 @@ class EngineControl {
   virtual void OpenDevice(const Caller& caller, absl::string_view token,
                           const v1::OpenDeviceRequest& request,
                           Answer<v1::OpenDeviceReply> answer) = 0;
+  // Answered when enough ranks of the communicator have opened a GPU, or the time is over.
+  virtual void AgreeOnDevices(const Caller& caller, absl::string_view token,
+                              const v1::AgreeOnDevicesRequest& request,
+                              Answer<v1::AgreeOnDevicesReply> answer) = 0;
   virtual void Leave(const Caller& caller, absl::string_view token,
                      Answer<v1::LeaveReply> answer) = 0;
 

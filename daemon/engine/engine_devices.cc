@@ -1,4 +1,4 @@
-// OpenDevice: device memory for a trainer.
+// OpenDevice: device memory for a trainer. AgreeOnDevices: whether it is used for tensors.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -14,6 +14,7 @@ namespace {
 
 // Opening a GPU that sleeps takes seconds, and clearing its memory.
 constexpr std::chrono::seconds kOpenTimeout{55};
+constexpr std::chrono::seconds kAgreementGrace{5};
 // For ranks and other nodes to hear why.
 constexpr std::chrono::seconds kLastWords{1};
 
@@ -24,7 +25,12 @@ absl::StatusOr<v1::OpenDeviceReply> Engine::GiveSlab(SessionId id, const absl::S
                                                      const UniqueFd& descriptor) {
   const auto found = sessions_.find(id);
   if (found != sessions_.end()) found->second.opens_device = false;
-  if (!status.ok()) return status;
+  if (!status.ok()) {
+    // Else the rank may try again, with less memory.
+    const bool is_final = absl::IsNotFound(status) || absl::IsFailedPrecondition(status);
+    if (is_final) TellNoGpu(id, status.message());
+    return status;
+  }
   // It may have gone meanwhile; then the slab goes, too.
   const absl::StatusOr<SessionEntry*> member = FindMember(id);
   if (!member.ok()) return member.status();
@@ -39,6 +45,7 @@ absl::StatusOr<v1::OpenDeviceReply> Engine::GiveSlab(SessionId id, const absl::S
   }
   reply.set_slab_bytes(slab->bytes() - kTimelineBytes);
   entry.session->UseSlab(std::move(slab));
+  entry.job->TellDevice(*entry.session, {});
   return reply;
 }
 
@@ -54,10 +61,25 @@ absl::StatusOr<v1::OpenDeviceReply> Engine::GiveHostPath(SessionId id,
   if (request.has_is_under_mps()) gpu.is_under_mps = request.is_under_mps();
   gpu.why = why;
   (*member)->session->UseHostPath(std::move(gpu));
+  v1::RankDevice told;
+  told.set_goes_by_host(true);
+  told.set_why(!why.empty()                ? why
+               : request.wants_host_path() ? "RINGD_HOST_PATH=1 is set there"
+                                           : "device_launch = \"host\" is set there");
+  (*member)->job->TellDevice(*(*member)->session, std::move(told));
   v1::OpenDeviceReply reply;
   reply.set_goes_by_host(true);
   reply.set_why_host(why);
   return reply;
+}
+
+void Engine::TellNoGpu(SessionId id, absl::string_view why) {
+  const absl::StatusOr<SessionEntry*> member = FindMember(id);
+  if (!member.ok()) return;
+  v1::RankDevice told;
+  told.set_has_no_gpu(true);
+  told.set_why(std::string(why));
+  (*member)->job->TellDevice(*(*member)->session, std::move(told));
 }
 
 DeviceAsker Engine::AskerFor(const SessionEntry& entry, const v1::OpenDeviceRequest& request) {
@@ -85,6 +107,10 @@ void Engine::OpenDevice(const Caller&, absl::string_view token,
     if (may.ok() && entry.opens_device) {
       may = absl::AlreadyExistsError("this rank opens a GPU already");
     }
+    if (may.ok() && !request.why_no_gpu().empty()) {
+      TellNoGpu(entry.session->id(), request.why_no_gpu());
+      may = absl::FailedPreconditionError(request.why_no_gpu());
+    }
     if (!may.ok()) {
       call->Finish(may);
       return;
@@ -104,6 +130,26 @@ void Engine::OpenDevice(const Caller&, absl::string_view token,
                         auto reply = GiveSlab(id, status, std::move(slab), descriptor);
                         call->Finish(reply.status(), [reply] { return *reply; });
                       });
+  });
+}
+
+void Engine::AgreeOnDevices(const Caller&, absl::string_view token,
+                            const v1::AgreeOnDevicesRequest& request,
+                            Answer<v1::AgreeOnDevicesReply> answer) {
+  // The job answers by then.
+  const auto call = BeginCall(calls_, std::move(answer), kLongestAgreement + kAgreementGrace, [] {
+    return absl::DeadlineExceededError("the ranks have not agreed on their GPUs");
+  });
+  PostToJob(call, token, [call, request](const SessionEntry& entry) {
+    entry.job->AgreeOnDevices(*entry.session, CommunicatorId(request.communicator()), Clock::now(),
+                              [call](const absl::Status& status, const AgreedDevices& agreed) {
+                                call->Finish(status, [agreed] {
+                                  v1::AgreeOnDevicesReply reply;
+                                  reply.set_goes_by_host(agreed.goes_by_host);
+                                  reply.set_why(agreed.why);
+                                  return reply;
+                                });
+                              });
   });
 }
 

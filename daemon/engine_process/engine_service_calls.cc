@@ -124,6 +124,11 @@ absl::Status EngineService::BeginCall(const v1::EngineCall& call) {
           call, [&](const auto& request, auto answer) {
             engine_->OpenDevice(caller, token, request, std::move(answer));
           });
+    case v1::ENGINE_CALL_AGREE_ON_DEVICES:
+      return Ask<v1::AgreeOnDevicesRequest, v1::AgreeOnDevicesReply>(
+          call, [&](const auto& request, auto answer) {
+            engine_->AgreeOnDevices(caller, token, request, std::move(answer));
+          });
     case v1::ENGINE_CALL_LEAVE:
       engine_->Leave(caller, token, AnswerTo<v1::LeaveReply>(call.number()));
       return absl::OkStatus();

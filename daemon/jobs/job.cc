@@ -166,6 +166,9 @@ void Job::OnCoordinatorMessage(v1::CoordinatorMessage message, Clock::time_point
     case v1::CoordinatorMessage::kCommunicatorMade:
       OnCommunicatorMade(message.communicator(), message.communicator_made(), now);
       return;
+    case v1::CoordinatorMessage::kRankDevice:
+      OnRankDevice(message.rank_device());
+      return;
     case v1::CoordinatorMessage::kCommunicatorRefused:
       OnCommunicatorRefused(message.communicator_refused());
       return;
@@ -300,6 +303,11 @@ void Job::Submit(const Session& session, const CheckedSubmission& submission,
                                                      "': its communicator has been destroyed")));
     return;
   }
+  if (part->communicator == nullptr) {
+    // Of a failed job, as above: one communicator may go before another.
+    const_cast<Session&>(session).Complete(submission, failure());
+    return;
+  }
   part->communicator->Submit(member, submission, now);
   Activate(*part, now);
 }
@@ -377,6 +385,7 @@ void Job::FailLocally(const absl::Status& cause) {
     if (part->number != 0 && !part->communicator->Quiet()) Activate(*part, Clock::now());
   }
   AnswerAsks([](const Ask&) { return true; }, cause, {});
+  agreement_.Fail(cause);
   for (const auto& [local_rank, member] : members_) {
     if (member.session == nullptr || member.left) continue;
     member.session->Notify(NoticeKind::kFailure, cause.message());

@@ -23,6 +23,7 @@
 #include "daemon/jobs/measuring/start_probe.h"
 #include "daemon/jobs/membership/agreed_cause.h"
 #include "daemon/jobs/membership/coordinator_link.h"
+#include "daemon/jobs/membership/device_agreement.h"
 #include "daemon/jobs/membership/membership.h"
 #include "daemon/jobs/tracing/clock_offset.h"
 #include "daemon/jobs/tracing/trace_gatherings.h"
@@ -133,6 +134,12 @@ class Job {
   //   kFailedPrecondition: it has joined no job that runs.
   //   kAlreadyExists: it has some. The job's failure.
   absl::Status MayOpenDevice(const Session& session) const;
+  // What has come of that, for all nodes to hear; its rank is the session's.
+  void TellDevice(const Session& session, v1::RankDevice device);
+  // Whether the communicator's tensors on GPUs go by the host path; answered once that is known.
+  // Errors as Client.AgreeOnDevices'.
+  void AgreeOnDevices(const Session& session, CommunicatorId communicator, Clock::time_point now,
+                      DeviceAgreement::Done done);
   // "rank 1 (pid 4711)". Precondition: it has joined.
   std::string NameOf(const Session& session) const;
   // Of one that was numbered: its session does not hold it any more.
@@ -255,6 +262,8 @@ class Job {
                           Clock::time_point now);
   void OnCommunicatorRefused(const v1::CommunicatorRefused& refused);
   void OnDeviceId(CommunicatorPart& part, const v1::DeviceId& id);
+  void OnRankDevice(const v1::RankDevice& device);
+  void TellWhoseDevicesAreAwaited(Clock::time_point now);
   // Whether the session may have this tensor, which is in device memory.
   static absl::Status CheckOnDevice(const Session& session, const Registration& registration);
   void OnCommunicatorDropped(CommunicatorPart& part, int rank, Clock::time_point now);
@@ -296,6 +305,8 @@ class Job {
   Member* FirstLost();
   void TellDeaths(Clock::time_point now);
   std::string NameOf(const Member& member) const;
+  // Of the job's, wherever it is. Precondition: it runs.
+  std::string NameOf(Rank rank) const;
   void ForetellDeath(Member& member);
   void AnnounceDeath(Member& member, const std::string& end);
   // How far a job had come that did not run yet, as a clause.
@@ -347,6 +358,7 @@ class Job {
   // By the last looks something waits in one of parts_, or one of them cools or is to be dropped.
   bool parts_need_ticks_ = false;
   std::vector<Ask> asks_;
+  DeviceAgreement agreement_{[this](int rank) { return NameOf(Rank(rank)); }};
   LogLimiter communicator_log_{20, std::chrono::seconds(10)};
   std::unique_ptr<RankExchangeSetup> rank_exchange_setup_;  // joins are answered when it has ended
   std::string no_rank_exchange_;                            // why there is none

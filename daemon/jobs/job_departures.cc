@@ -43,6 +43,7 @@ bool Job::Leave(const Session& session, Clock::time_point now) {
   }
   AnswerAsks([rank = member->rank.value()](const Ask& ask) { return ask.rank == rank; },
              absl::CancelledError("this rank left its job"), {});
+  agreement_.OnLeft(member->rank.value());
   if (!untouched) {
     // Whatever it left behind may be overwritten from now on: no node may take it for a sum's part.
     // It can't wait for what the coordinator says.
@@ -65,7 +66,9 @@ bool Job::Leave(const Session& session, Clock::time_point now) {
 void Job::OnRanksLeft(const v1::RanksLeft& message, Clock::time_point now) {
   anyone_left_ = true;
   for (const int rank : message.ranks()) {
-    if (static_cast<int>(left_ranks_.size()) < options_.size) left_ranks_.push_back(rank);
+    if (static_cast<int>(left_ranks_.size()) >= options_.size) break;
+    left_ranks_.push_back(rank);
+    agreement_.OnLeft(rank);
   }
   last_left_ = now;
 }
@@ -212,7 +215,8 @@ bool Job::AnswersForLeavers() const noexcept {
 
 bool Job::NeedsTicks() const noexcept {
   if (state_ == State::kJoining || rank_exchange_setup_ != nullptr || agreed_.pending() ||
-      AnswersForLeavers() || !trace_gatherings_.empty() || !trace_inquiries_.empty()) {
+      AnswersForLeavers() || agreement_.anyone_waits() || !trace_gatherings_.empty() ||
+      !trace_inquiries_.empty()) {
     return true;
   }
   if (world_.communicator != nullptr && !world_.communicator->Idle()) return true;
@@ -252,6 +256,7 @@ void Job::Tick(Clock::time_point now) {
   if (const auto unanswered = agreed_.Unanswered(now)) FailLocally(*unanswered);
   if (state_ != State::kRunning || agreed_.pending()) return;
   trace_gatherings_.EndLate(now);
+  TellWhoseDevicesAreAwaited(now);
   if (world_.communicator != nullptr) Tick(world_, now);
   if (state_ != State::kRunning || agreed_.pending()) return;
   TickParts(now);

@@ -1,9 +1,12 @@
 // A job's tensors in device memory: who may have some, how the GPUs find each other, and what
 // ringctl shows of them.
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/jobs/job.h"
+#include "proto/base/text.h"
 #include "proto/operations/operation_traits.h"
 
 namespace ringd {
@@ -59,6 +62,70 @@ absl::Status Job::CheckOnDevice(const Session& session, const Registration& regi
                      " is possible in host memory only, all-reduce and broadcast in both"));
   }
   return absl::OkStatus();
+}
+
+void Job::TellDevice(const Session& session, v1::RankDevice device) {
+  const Member* const member = Find(session);
+  if (member == nullptr || member->left || state_ != State::kRunning || link_ == nullptr) return;
+  device.set_rank(member->rank.value());
+  device.set_why(std::string(CutToLength(device.why(), kMostDeviceWhyBytes)));
+  v1::NodeMessage message;
+  *message.mutable_rank_device() = std::move(device);
+  link_->Send(std::move(message));
+}
+
+void Job::OnRankDevice(const v1::RankDevice& device) {
+  if (state_ != State::kRunning || membership_->NodeOf(Rank(device.rank())).value() < 0) return;
+  agreement_.OnWord(device);
+}
+
+void Job::AgreeOnDevices(const Session& session, CommunicatorId communicator, Clock::time_point now,
+                         DeviceAgreement::Done done) {
+  if (absl::Status status = MayRegister(session); !status.ok()) return done(status, {});
+  const Member& member = *Find(session);
+  const CommunicatorPart* const part = Find(communicator);
+  if (part == nullptr || part->MemberAt(PositionOf(member)) < 0 ||
+      part->HasDropped(member.rank.value())) {
+    return done(absl::NotFoundError(absl::StrCat("this rank has no communicator ",
+                                                 communicator.value(), " (any more)")),
+                {});
+  }
+  DeviceAgreement::Ask ask;
+  ask.rank = member.rank.value();
+  ask.ranks = part->ranks;
+  if (part->number == 0) {
+    ask.ranks.resize(static_cast<std::size_t>(options_.size));
+    std::iota(ask.ranks.begin(), ask.ranks.end(), 0);
+  }
+  ask.since = now;
+  ask.until = now + std::min<std::chrono::nanoseconds>(options_.start_timeout, kLongestAgreement);
+  ask.done = [this, communicator, done = std::move(done)](const absl::Status& status,
+                                                          const AgreedDevices& agreed) {
+    CommunicatorPart* const concerned = agreed.goes_by_host ? Find(communicator) : nullptr;
+    if (concerned != nullptr && concerned->communicator != nullptr) {
+      concerned->communicator->NoteHostPath(agreed.why);
+    }
+    done(status, agreed);
+  };
+  agreement_.Add(std::move(ask));
+}
+
+void Job::TellWhoseDevicesAreAwaited(Clock::time_point now) {
+  agreement_.Tick(now, options_.stall_warning, [this](int rank, const std::string& text) {
+    LogInfo(text, Fields(Rank(rank)));
+    for (const auto& [local_rank, member] : members_) {
+      if (member.rank.value() != rank || member.session == nullptr) continue;
+      member.session->Notify(NoticeKind::kWarning, text);
+    }
+  });
+}
+
+std::string Job::NameOf(Rank rank) const {
+  const NodeIndex index = membership_->NodeOf(rank);
+  if (index.value() < 0) return absl::StrCat("rank ", rank.value());
+  const MemberNode& node = membership_->nodes[static_cast<std::size_t>(index.value())];
+  const auto found = std::ranges::find(node.ranks, rank, &MemberRank::rank);
+  return DescribeRank(rank, found->pid, node.name);
 }
 
 void Job::DescribeDevices(const JobCommunicator& communicator, v1::Communicator* out) {

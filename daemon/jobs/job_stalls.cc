@@ -92,11 +92,11 @@ void Job::OnStallInquiry(CommunicatorPart& part, const v1::StallInquiry& inquiry
   message.set_communicator(part.number);
   v1::StallAnswer& answer = *message.mutable_stall_answer();
   answer.set_inquiry(inquiry.inquiry());
-  std::map<int, v1::MissingRank> missing;  // by member
+  std::map<std::pair<int, bool>, v1::MissingRank> missing;  // by member, and whether it submitted
   for (const std::string& tensor : inquiry.tensors()) {
-    for (const int place : part.communicator->MembersWithout(tensor)) {
-      missing[place].add_tensors(tensor);
-    }
+    const std::vector<int> places = part.communicator->MembersWithout(tensor);
+    const bool submitted = !places.empty() && part.communicator->AllHaveSubmitted(tensor);
+    for (const int place : places) missing[{place, submitted}].add_tensors(tensor);
   }
   // In a one-node job each rank does its part of an operation: one that is stopped amid it has
   // submitted it.
@@ -104,12 +104,13 @@ void Job::OnStallInquiry(CommunicatorPart& part, const v1::StallInquiry& inquiry
     for (std::size_t m = 0; m < part.positions.size(); ++m) {
       const int place = static_cast<int>(m);
       if (StateOf(MemberOf(part, place)) != "stopped") continue;
-      missing[place].set_submitted(true);
-      *missing[place].mutable_tensors() = inquiry.tensors();
+      *missing[{place, true}].mutable_tensors() = inquiry.tensors();
     }
   }
-  for (auto& [place, entry] : missing) {
+  for (auto& [of, entry] : missing) {
+    const auto& [place, submitted] = of;
     const Member& member = MemberOf(part, place);
+    entry.set_submitted(submitted);
     entry.set_rank(member.rank.value());
     entry.set_pid(member.pid);
     entry.set_state(StateOf(member));

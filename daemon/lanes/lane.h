@@ -129,6 +129,11 @@ class Lane {
   virtual std::vector<int> MembersWithout(const std::string& tensor,
                                           std::vector<int> absent) const = 0;
 
+  // Whether all members here have submitted a tensor whose oldest operation in flight waits for
+  // some of them, where by what has come here `absent` have not.
+  virtual bool AllHaveSubmitted(const std::string& tensor,
+                                const std::vector<int>& absent) const = 0;
+
   // What the ranks have carried out themselves so far.
   struct Carried {
     std::uint64_t tensors = 0;

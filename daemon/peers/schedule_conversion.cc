@@ -93,6 +93,10 @@ struct NodeMessageWriter {
     out->mutable_frozen()->set_channel(frozen.channel);
     out->mutable_frozen()->set_started(frozen.started);
   }
+  void operator()(const Filled& filled) const {
+    out->mutable_filled()->set_channel(filled.channel);
+    out->mutable_filled()->set_occurrence(filled.occurrence);
+  }
 };
 
 struct CoordinatorMessageWriter {
@@ -120,6 +124,10 @@ struct CoordinatorMessageWriter {
         Fill(tensor.meta, scheduled->mutable_meta());
       }
     }
+  }
+  void operator()(const Launch& launch) const {
+    out->mutable_launch()->set_channel(launch.channel);
+    out->mutable_launch()->set_occurrence(launch.occurrence);
   }
   void operator()(const Freeze& freeze) const {
     out->mutable_freeze()->set_channel(freeze.channel);
@@ -194,6 +202,11 @@ absl::StatusOr<NodeMessage> Read(const v1::Frozen& frozen) {
   return Frozen{frozen.channel(), frozen.started()};
 }
 
+absl::StatusOr<NodeMessage> Read(const v1::Filled& filled) {
+  if (absl::Status status = CheckChannel(filled.channel()); !status.ok()) return status;
+  return Filled{filled.channel(), filled.occurrence()};
+}
+
 absl::StatusOr<CoordinatorMessage> Read(const v1::Execute& execute) {
   if (execute.tensors().empty()) return Malformed("execute without tensors");
   absl::StatusOr<std::vector<std::string>> tensors = CheckedNames(execute.tensors());
@@ -245,6 +258,11 @@ absl::StatusOr<CoordinatorMessage> Read(const v1::Schedule& schedule) {
     result.buckets.push_back(*std::move(entry));
   }
   return result;
+}
+
+absl::StatusOr<CoordinatorMessage> Read(const v1::Launch& launch) {
+  if (absl::Status status = CheckChannel(launch.channel()); !status.ok()) return status;
+  return Launch{launch.channel(), launch.occurrence()};
 }
 
 absl::StatusOr<CoordinatorMessage> Read(const v1::Freeze& freeze) {
@@ -311,12 +329,13 @@ absl::StatusOr<TensorMeta> FromProto(const v1::TensorMeta& meta) {
 }
 
 bool IsSchedulingMessage(const v1::NodeMessage& message) noexcept {
-  return message.has_ready() || message.has_break_bucket() || message.has_frozen();
+  return message.has_ready() || message.has_break_bucket() || message.has_frozen() ||
+         message.has_filled();
 }
 
 bool IsSchedulingMessage(const v1::CoordinatorMessage& message) noexcept {
   return message.has_execute() || message.has_fail_tensor() || message.has_schedule() ||
-         message.has_freeze() || message.has_retire();
+         message.has_freeze() || message.has_retire() || message.has_launch();
 }
 
 absl::StatusOr<NodeMessage> FromProto(const v1::NodeMessage& message) {
@@ -327,6 +346,8 @@ absl::StatusOr<NodeMessage> FromProto(const v1::NodeMessage& message) {
       return Read(message.break_bucket());
     case v1::NodeMessage::kFrozen:
       return Read(message.frozen());
+    case v1::NodeMessage::kFilled:
+      return Read(message.filled());
     default:
       return Malformed("not about the schedule");
   }
@@ -344,6 +365,8 @@ absl::StatusOr<CoordinatorMessage> FromProto(const v1::CoordinatorMessage& messa
       return Read(message.freeze());
     case v1::CoordinatorMessage::kRetire:
       return Read(message.retire());
+    case v1::CoordinatorMessage::kLaunch:
+      return Read(message.launch());
     default:
       return Malformed("not about the schedule");
   }

@@ -65,6 +65,7 @@ class ClientService final : public v1::Client::CallbackService {
       : engine_(engine), caller_(caller) {}
 
   // The synchronous forms are not meant to be hidden.
+  using v1::Client::CallbackService::AgreeOnDevices;
   using v1::Client::CallbackService::CreateCommunicator;
   using v1::Client::CallbackService::DescribeMismatch;
   using v1::Client::CallbackService::DestroyCommunicator;
@@ -133,6 +134,14 @@ class ClientService final : public v1::Client::CallbackService {
                                        v1::OpenDeviceReply* reply) override {
     return WithToken(context, reply, [&](absl::string_view token, auto answer) {
       engine_->OpenDevice(caller_, token, *request, std::move(answer));
+    });
+  }
+
+  grpc::ServerUnaryReactor* AgreeOnDevices(grpc::CallbackServerContext* context,
+                                           const v1::AgreeOnDevicesRequest* request,
+                                           v1::AgreeOnDevicesReply* reply) override {
+    return WithToken(context, reply, [&](absl::string_view token, auto answer) {
+      engine_->AgreeOnDevices(caller_, token, *request, std::move(answer));
     });
   }
 

@@ -90,7 +90,7 @@ absl::Status Session::CheckOrdered(const Submission& record, CheckedSubmission& 
 }
 
 absl::Status Session::CheckPlace(const Submission& record, const Registration& registration,
-                                 CheckedSubmission& checked) const {
+                                 CheckedSubmission& checked) {
   const bool on_device = registration.meta.place == TensorPlace::kDevice;
   const std::uint64_t arena = resources_->arena_bytes;
   const std::uint64_t given = registration.source_bytes;
@@ -115,7 +115,11 @@ absl::Status Session::CheckPlace(const Submission& record, const Registration& r
   checked.registration_number = record.registration;
   checked.submitted_ns = record.submitted_ns;
   checked.follows_wait = (record.flags & kFollowsWait) != 0;
-  if (on_device) return CheckInSlab(record, registration, checked);
+  if (on_device) {
+    if ((record.flags & kFollowsStreamWait) != 0) ++stream_waits_;
+    checked.stream_waits = stream_waits_;
+    return CheckInSlab(record, registration, checked);
+  }
   const bool in_pieces =
       (record.flags & (kSourceInPieces | kResultInPieces)) != 0 && registration.bytes > 0;
   if (in_pieces && record.progress >= kStagingProgressCount) {

@@ -50,6 +50,9 @@ struct CheckedSubmission {
   std::uint32_t registration_number = 0;
   std::uint64_t submitted_ns = 0;  // the client's word, for display
   bool follows_wait = false;
+  // Of a tensor in device memory: how many of the session's so far followed a stream's wait, this
+  // one included.
+  std::uint64_t stream_waits = 0;
   bool by_order = false;  // `registration` is its own, and goes with it
   // Of a tensor that is staged in pieces (proto/shm/staging_progress.h); else null.
   StagingProgress* progress = nullptr;
@@ -183,7 +186,7 @@ class Session {
   absl::Status CheckOrdered(const Submission& record, CheckedSubmission& checked);
   // Where it is in the arena or the slab.
   absl::Status CheckPlace(const Submission& record, const Registration& registration,
-                          CheckedSubmission& checked) const;
+                          CheckedSubmission& checked);
   // Of a tensor in device memory: what only such a one has.
   absl::Status CheckInSlab(const Submission& record, const Registration& registration,
                            CheckedSubmission& checked) const;
@@ -202,6 +205,7 @@ class Session {
   OrderedSubmissions ordered_;
   std::shared_ptr<const SessionSlab> slab_;
   HostPathGpu host_path_;
+  std::uint64_t stream_waits_ = 0;  // as CheckedSubmission's
 
   NoticeQueue notices_;
   std::uint32_t staged_seen_ = 0;

@@ -135,6 +135,12 @@ void Supervisor::OpenDevice(const Caller& caller, absl::string_view token,
   Forward(v1::ENGINE_CALL_OPEN_DEVICE, caller, token, request, std::move(answer));
 }
 
+void Supervisor::AgreeOnDevices(const Caller& caller, absl::string_view token,
+                                const v1::AgreeOnDevicesRequest& request,
+                                Answer<v1::AgreeOnDevicesReply> answer) {
+  Forward(v1::ENGINE_CALL_AGREE_ON_DEVICES, caller, token, request, std::move(answer));
+}
+
 void Supervisor::Leave(const Caller& caller, absl::string_view token,
                        Answer<v1::LeaveReply> answer) {
   // There is nothing to leave.

@@ -177,6 +177,10 @@ absl::StatusOr<std::vector<UniqueFd>> ReceiveWithFds(int socket, std::span<std::
         fds.emplace_back(fd);
       }
     }
+    if ((message.msg_flags & MSG_CTRUNC) != 0) {
+      return absl::ResourceExhaustedError(
+          "descriptors were lost: this process has too many open files (RLIMIT_NOFILE)");
+    }
     if (received == 0) return absl::UnavailableError("the other end closed the connection");
     bytes = bytes.subspan(static_cast<std::size_t>(received));
   }

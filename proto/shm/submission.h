@@ -21,6 +21,10 @@ enum SubmissionFlags : std::uint32_t {
   // The operation is matched by order: `registration` is ringd's number of its communicator, and
   // `description` and `root_rank` say what it is (ordered_operation.h).
   kByOrder = 1u << 3,
+  // Of a tensor in device memory: since this rank's previous one, a stream of its was made to wait
+  // for an operation. Like kFollowsWait, of streams; but who leaves it out may find its own streams
+  // waiting for each other.
+  kFollowsStreamWait = 1u << 4,
 };
 
 // Stands for no tensor: ringd completes the submission at once. For finding out whether it answers.

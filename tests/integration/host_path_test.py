@@ -163,57 +163,6 @@ def test_types_that_nccl_does_not_reduce_take_the_host_path(
     expect_words(told[0], "NCCL does not reduce bool")
 
 
-DISAGREE = """
-    import ringd
-    from device_trainer import DeviceTrainer
-    from trainer import run, say_error
-
-
-    def main():
-        trainer = DeviceTrainer()
-        tensor = trainer.tensor("gradient", [1.0] * 4)
-        operation = tensor.all_reduce()
-        trainer.context.stream_wait(operation, trainer.stream)
-        try:
-            trainer.context.wait(operation)
-        except ringd.RingdError as error:
-            say_error(error, "refused")
-        tensor.read()  # the stream goes on
-        if trainer.context.place.node_count > 1:
-            assert trainer.all_reduce("on the host") == trainer.size
-
-
-    run(main)
-"""
-
-
-def test_nodes_that_go_different_ways_hear_both_and_the_remedy(cluster: Cluster) -> None:
-    environment = give_gpus(cluster)
-    cluster.start_nodes(1, device_launch="trainer")
-    cluster.start_nodes(1, device_launch="host")
-    job = cluster.start_job(DISAGREE, [1, 1], environment=environment)
-    job.expect_success()
-    errors = error_of(job)
-    assert len(errors) == 2
-    for error in errors:
-        expect_words(error, "'gradient'", "rank 0 on ", "in device memory,", "rank 1 on ", "by the host path")
-        expect_words(error, 'device_launch = "host"', "RINGD_HOST_PATH=1")
-
-
-def test_ranks_of_a_node_that_go_different_ways_hear_both_and_the_remedy(cluster: Cluster) -> None:
-    cluster.settings["device_launch"] = "trainer"
-    program = DISAGREE.replace("    import ringd\n", "    import os\n\n    import ringd\n").replace(
-        "        trainer = DeviceTrainer()\n",
-        '        os.environ["RINGD_HOST_PATH"] = os.environ["RANK"]\n        trainer = DeviceTrainer()\n',
-    )
-    job = start_on_gpus(cluster, program, [2])
-    job.wait()
-    for error in error_of(job):
-        expect_words(error, "'gradient'", "rank 1 takes the host path", "rank 0 on a GPU")
-        expect_words(error, "RINGD_HOST_PATH=1")
-    assert len(error_of(job)) == 2
-
-
 REFUSED = """
     import os
 

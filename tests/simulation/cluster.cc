@@ -296,6 +296,7 @@ Outcome Cluster::Conclude() {
   }
   for (const auto& node : nodes_) {
     outcome.learned_operations += node->Status().operations_learned;
+    outcome.launched_operations += node->launched_operations();
     outcome.cancelled_operations += node->Status().operations_cancelled;
     outcome.unsent_operations += node->unsent_operations();
   }

@@ -31,7 +31,8 @@ struct Outcome {
   std::uint64_t submissions = 0;
   std::uint64_t messages = 0;  // nodes' to the coordinator, and its broadcasts
   std::uint64_t breaks = 0;
-  std::uint64_t learned_operations = 0;  // over all nodes
+  std::uint64_t learned_operations = 0;   // over all nodes
+  std::uint64_t launched_operations = 0;  // of those, on GPUs
   std::uint64_t cancelled_operations = 0;
   std::uint64_t schedules = 0;
   std::uint64_t replans = 0;

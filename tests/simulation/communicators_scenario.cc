@@ -32,6 +32,11 @@ Scenario MakeUse(Random& random, const std::vector<int>& ranks_on_node, bool by_
     for (Phase& phase : program) {
       phase.external_barrier = false;
       if (by_order && !random.Chance(10)) phase.own_order = false;
+      if (!by_order) continue;
+      // What is matched by order is in host memory.
+      for (PhaseTensor& tensor : phase.tensors) {
+        tensor.meta.place = tensor.deviating_meta.place = TensorPlace::kHost;
+      }
     }
   }
   use.by_order = by_order;

@@ -17,7 +17,16 @@ DataPlane::DataPlane(int node_count, Ledger& ledger,
                      std::function<void(OperationId)> on_started_everywhere)
     : node_count_(node_count),
       ledger_(ledger),
-      on_started_everywhere_(std::move(on_started_everywhere)) {}
+      on_started_everywhere_(std::move(on_started_everywhere)),
+      launched_at_(static_cast<std::size_t>(node_count)) {}
+
+void DataPlane::CheckLaunchOrder(int node, OperationId id) {
+  std::size_t& count = launched_at_[static_cast<std::size_t>(node)];
+  if (count == launches_.size()) launches_.push_back(id);
+  if (launches_[count++] != id) {
+    ledger_.Report(Describe(node, id) + ": launched where others have launched another one");
+  }
+}
 
 void DataPlane::Start(int node, OperationId id, const std::vector<Contribution>& contributions) {
   Operation& operation = operations_[id];
@@ -31,7 +40,9 @@ void DataPlane::Start(int node, OperationId id, const std::vector<Contribution>&
                                                        [](const Contribution& contribution) {
                                                          return ByteCount(contribution.meta) > 0;
                                                        });
+    operation.is_launched = NeedsLaunch(contributions.front().meta);
   }
+  if (operation.is_launched) CheckLaunchOrder(node, id);
   const auto index = static_cast<std::size_t>(node);
   if (operation.begun[index] || (operation.is_sent && operation.completed > 0)) {
     ledger_.Report(Describe(node, id) + ": started twice");
@@ -69,6 +80,9 @@ void DataPlane::Cancel(int node, OperationId id) {
   }
   if (found->second.started == node_count_ && !found->second.differs) {
     ledger_.Report(Describe(node, id) + ": cancelled although all nodes have started it");
+  }
+  if (found->second.is_launched) {
+    ledger_.Report(Describe(node, id) + ": cancelled although it was launched");
   }
   found->second.running[static_cast<std::size_t>(node)] = false;
   found->second.cancelled = true;

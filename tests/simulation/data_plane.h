@@ -25,6 +25,7 @@ struct Contribution {
 
 // An operation completes only after all nodes have started it with the same list of tensors; but a
 // node sends nothing for one without content that all have negotiated, and is done with it at once.
+// Those that need a launch have one order on all nodes, and nobody takes them back.
 // By order, nodes may bring different descriptions: such an operation completes nowhere, and some
 // node sees that, perhaps not all.
 //
@@ -63,13 +64,18 @@ class DataPlane {
     bool cancelled = false;
     bool differs = false;
     int first = 0;  // the node that has started it first
+    bool is_launched = false;
   };
+
+  void CheckLaunchOrder(int node, OperationId operation);
 
   const int node_count_;
   Ledger& ledger_;
   const std::function<void(OperationId)> on_started_everywhere_;
   std::function<void(OperationId, int, int)> on_difference_;  // empty: they are matched by name
   std::map<OperationId, Operation> operations_;
+  std::vector<OperationId> launches_;     // in the order of the node that is ahead
+  std::vector<std::size_t> launched_at_;  // by node: how many of them
 };
 
 }  // namespace ringd::simulation

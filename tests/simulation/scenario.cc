@@ -14,8 +14,13 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// `may_be_empty`: one in ten or so has an extent of 0.
-TensorMeta RandomMeta(Random& random, bool may_be_empty) {
+// What tensors of a job may be like, besides the usual.
+struct Variety {
+  bool may_be_empty = false;  // one in ten or so has an extent of 0
+  bool on_gpus = false;       // half of them are
+};
+
+TensorMeta RandomMeta(Random& random, const Variety& variety) {
   constexpr std::array kTypes = {DataType::kFloat32, DataType::kFloat32, DataType::kFloat32,
                                  DataType::kBfloat16, DataType::kInt64};
   TensorMeta meta;
@@ -23,17 +28,17 @@ TensorMeta RandomMeta(Random& random, bool may_be_empty) {
   meta.op = random.Chance(80) ? ReduceOp::kAverage : ReduceOp::kSum;
   const int dimensions = random.Int(0, 3);
   for (int i = 0; i < dimensions; ++i) {
-    meta.shape.push_back(may_be_empty && random.Chance(7) ? 0 : random.Int(1, 200));
+    meta.shape.push_back(variety.may_be_empty && random.Chance(7) ? 0 : random.Int(1, 200));
   }
+  if (variety.on_gpus && random.Chance(50)) meta.place = TensorPlace::kDevice;
   return meta;
 }
 
 std::vector<PhaseTensor> MakeTensors(Random& random, const std::string& prefix, int count,
-                                     bool may_be_empty) {
+                                     const Variety& variety) {
   std::vector<PhaseTensor> tensors;
   for (int i = 0; i < count; ++i) {
-    tensors.push_back(
-        {prefix + std::to_string(i), RandomMeta(random, may_be_empty), std::nullopt, {}});
+    tensors.push_back({prefix + std::to_string(i), RandomMeta(random, variety), std::nullopt, {}});
   }
   return tensors;
 }
@@ -48,9 +53,9 @@ PhaseTensor Special(const std::string& name, CollectiveKind kind) {
 // The pieces from which programs are made; each appends one training step.
 class ProgramMaker {
  public:
-  ProgramMaker(Random random, std::string prefix, int ranks, int tensor_count, bool may_be_empty)
-      : random_(random), prefix_(std::move(prefix)), ranks_(ranks), may_be_empty_(may_be_empty) {
-    tensors_ = MakeTensors(random_, prefix_ + "w", tensor_count, may_be_empty_);
+  ProgramMaker(Random random, std::string prefix, int ranks, int tensor_count, Variety variety)
+      : random_(random), prefix_(std::move(prefix)), ranks_(ranks), variety_(variety) {
+    tensors_ = MakeTensors(random_, prefix_ + "w", tensor_count, variety_);
     compute_ = random_.Duration(microseconds(0), milliseconds(3));
     own_order_ = random_.Chance(50);
   }
@@ -106,7 +111,7 @@ class ProgramMaker {
 
   void ShapeChange(int percent) {
     for (PhaseTensor& tensor : tensors_) {
-      if (random_.Chance(percent)) tensor.meta = RandomMeta(random_, may_be_empty_);
+      if (random_.Chance(percent)) tensor.meta = RandomMeta(random_, variety_);
     }
     Regular();
   }
@@ -116,7 +121,7 @@ class ProgramMaker {
     for (PhaseTensor& tensor : phase.tensors) {
       if (!random_.Chance(percent)) continue;
       tensor.deviating_rank = random_.Int(0, ranks_ - 1);
-      tensor.deviating_meta = RandomMeta(random_, may_be_empty_);
+      tensor.deviating_meta = RandomMeta(random_, variety_);
     }
   }
 
@@ -124,7 +129,7 @@ class ProgramMaker {
     if (random_.Chance(30)) {
       const int count = random_.Int(1, 4);
       const std::string prefix = prefix_ + "n" + std::to_string(program_.size()) + ".";
-      for (PhaseTensor& tensor : MakeTensors(random_, prefix, count, may_be_empty_)) {
+      for (PhaseTensor& tensor : MakeTensors(random_, prefix, count, variety_)) {
         tensors_.push_back(tensor);
       }
     }
@@ -138,7 +143,7 @@ class ProgramMaker {
   void UniqueNames() {
     std::vector<PhaseTensor> tensors = tensors_;
     tensors.push_back({prefix_ + "noname." + std::to_string(program_.size()),
-                       RandomMeta(random_, may_be_empty_),
+                       RandomMeta(random_, variety_),
                        std::nullopt,
                        {}});
     Add(std::move(tensors));
@@ -157,7 +162,7 @@ class ProgramMaker {
   Random random_;
   const std::string prefix_;
   const int ranks_;
-  const bool may_be_empty_;
+  const Variety variety_;
   std::vector<PhaseTensor> tensors_;
   nanoseconds compute_{0};
   bool own_order_ = false;
@@ -318,6 +323,9 @@ Scenario MakeScenario(std::uint64_t seed, int nodes) {
     scenario.learn = random.Chance(95);
     if (random.Chance(20)) scenario.max_buckets = static_cast<std::size_t>(random.Int(1, 4));
   }
+  // A bucket on GPUs costs messages in each step.
+  const bool on_gpus = !exact && random.Chance(40);
+  scenario.streams_wait = on_gpus && random.Chance(50);
   const int tensor_count = random.Int(1, node_count > 12 ? 8 : 14);
   const int steps = exact ? 20 : scenario.kind == "drift" ? 40 : random.Int(6, 14);
   scenario.steps = steps;
@@ -326,7 +334,7 @@ Scenario MakeScenario(std::uint64_t seed, int nodes) {
     const std::string prefix = threads > 1 ? "t" + std::to_string(thread) + "." : "";
     // An empty tensor is negotiated each time, so these would not be silent.
     ProgramMaker maker(random.Fork(), prefix, ranks, tensor_count + (scenario.kind == "gan"),
-                       /*may_be_empty=*/!exact);
+                       {.may_be_empty = !exact, .on_gpus = on_gpus});
     if (scenario.kind == "one_by_one" || scenario.kind == "gan") maker.SetOwnOrder(false);
     if (random.Chance(50)) maker.InitialBroadcast();
     for (int step = 0; step < steps; ++step) AddStep(scenario.kind, step, maker);

@@ -71,6 +71,8 @@ struct Scenario {
   WaitKnowledge wait_knowledge = WaitKnowledge::kFollowsWait;
   bool blocked_ranks_visible = true;
   bool learn = true;
+  // Some ranks have streams, which wait for operations now and then.
+  bool streams_wait = false;
   bool by_order = false;  // operations are matched by order, whatever their tensors are called
   std::size_t fusion_threshold_bytes = std::size_t{64} << 20;
   std::size_t max_bucket_bytes = std::size_t{64} << 20;

@@ -58,6 +58,8 @@ void SimulatedNode::ReportIfReady(TensorHandle handle, TimePoint now) {
   const bool agree = std::all_of(reports.begin(), reports.end(), [&](const RankMeta& report) {
     return report.meta == reports.front().meta;
   });
+  // Hints of the ranks', right or wrong.
+  if (scenario_.streams_wait && ++ready_count_ % 4 == 0) scheduler_->OnStreamWait();
   if (agree) {
     scheduler_->OnLocallyReady(handle, reports.front().meta, follows_wait, now);
   } else {
@@ -189,6 +191,9 @@ void SimulatedNode::Start(const StartOperation& start) {
     contributions.push_back(std::move(contribution));
   }
   running_.emplace(start.operation, start.tensors);
+  if (start.operation.channel != 0 && NeedsLaunch(contributions.front().meta)) {
+    ++launched_operations_;
+  }
   data_plane_.Start(index_, start.operation, contributions);
 }
 

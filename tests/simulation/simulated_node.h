@@ -60,7 +60,8 @@ class SimulatedNode final : public LocalRankView {
 
   Rank first_rank() const { return first_rank_; }
   int rank_count() const { return rank_count_; }
-  std::size_t in_flight() const { return in_flight_; }  // submissions
+  std::size_t in_flight() const { return in_flight_; }                        // submissions
+  std::uint64_t launched_operations() const { return launched_operations_; }  // learned ones
   std::uint64_t unsent_operations() const { return unsent_operations_; }
 
   NodeSchedulerStatus Status() const { return scheduler_->Status(); }
@@ -102,6 +103,8 @@ class SimulatedNode final : public LocalRankView {
   std::unordered_map<OperationId, TensorList> running_;
   std::map<TensorHandle, bool> follows_wait_;
   std::size_t in_flight_ = 0;
+  std::uint64_t ready_count_ = 0;
+  std::uint64_t launched_operations_ = 0;
   std::uint64_t unsent_operations_ = 0;
   std::uint64_t next_number_ = 0;  // above all operations that were started, by order
   AgreedCause agreed_;

@@ -163,10 +163,12 @@ TEST_CASE("Simulation: the jobs visit what they are meant to test") {
     all.cancelled_operations += outcome.cancelled_operations;
     all.unsent_operations += outcome.unsent_operations;
     all.losses += outcome.losses;
+    all.launched_operations += outcome.launched_operations;
   }
   CHECK(all.breaks > 100);
   CHECK(all.schedules > 140);
   CHECK(all.learned_operations > 10000);
+  CHECK(all.launched_operations > 1000);
   CHECK(all.cancelled_operations > 100);
   CHECK(all.unsent_operations > 100);
   CHECK(all.losses > 15);
@@ -376,6 +378,21 @@ TEST_CASE("DataPlane: different lists, double starts and late cancels are found"
     wire.Start(1, operation, {{"a", {}, 1}});
     CHECK(complete == 0);
   }
+  CHECK(ledger.findings().size() == 1);
+}
+
+TEST_CASE("DataPlane: launches in another order, and one that is taken back, are found") {
+  Ledger ledger({1, 1});
+  DataPlane wire(2, ledger, [](OperationId) {});
+  TensorMeta on_gpu;
+  on_gpu.place = TensorPlace::kDevice;
+  const std::vector<Contribution> a = {{"a", on_gpu, 1}};
+  const std::vector<Contribution> b = {{"b", on_gpu, 1}};
+  wire.Start(0, {1, 0}, a);
+  wire.Start(0, {2, 0}, b);
+  REQUIRE(ledger.findings().empty());
+  SECTION("another order") { wire.Start(1, {2, 0}, b); }
+  SECTION("taken back") { wire.Cancel(0, {2, 0}); }
   CHECK(ledger.findings().size() == 1);
 }
 

@@ -43,8 +43,7 @@ std::string MemberTable(const google::protobuf::RepeatedPtrField<v1::Member>& me
 std::string LearnedText(const v1::Communicator& communicator) {
   return absl::StrCat("epoch ", communicator.schedule_epoch(), ": ",
                       Count(communicator.learned_buckets(), "learned bucket", "learned buckets"),
-                      ", ", HumanCount(communicator.learned_operations()),
-                      " operations without a message, ",
+                      ", ", HumanCount(communicator.learned_operations()), " operations in them, ",
                       Count(communicator.schedule_departures(), "departure", "departures"));
 }
 

@@ -188,6 +188,7 @@ class GrpcControlChannel final : public ControlChannel {
     request.set_can_launch(true);
     request.set_can_go_by_host(true);
     request.set_wants_host_path(asked.wants_host_path);
+    request.set_why_no_gpu(asked.why_no_gpu);
     if (asked.is_under_mps.has_value()) request.set_is_under_mps(*asked.is_under_mps);
     grpc::ClientContext context;
     Prepare(context, deadline);
@@ -195,6 +196,22 @@ class GrpcControlChannel final : public ControlChannel {
     const absl::Status status = FromGrpc(stub_->OpenDevice(&context, request, &reply));
     if (!status.ok()) return status;
     return OpenedDevice{reply.trainer_launches(), reply.goes_by_host(), reply.why_host()};
+  }
+
+  absl::StatusOr<AgreedDevices> AgreeOnDevices(std::uint32_t communicator,
+                                               Clock::time_point deadline,
+                                               const InterruptCheck& is_interrupted) override {
+    v1::AgreeOnDevicesRequest request;
+    request.set_communicator(communicator);
+    grpc::ClientContext context;
+    Prepare(context, deadline);
+    v1::AgreeOnDevicesReply reply;
+    const absl::Status status =
+        Interruptible(context, is_interrupted, reply, [&](grpc::CompletionQueue* queue) {
+          return stub_->AsyncAgreeOnDevices(&context, request, queue);
+        });
+    if (!status.ok()) return status;
+    return AgreedDevices{reply.goes_by_host(), reply.why()};
   }
 
   absl::Status Leave(Clock::time_point deadline) override {

@@ -65,12 +65,20 @@ struct AskedDevice {
   std::uint64_t slab_bytes = 0;
   std::optional<bool> is_under_mps;  // as this process sees the GPU
   bool wants_host_path = false;
+  std::string why_no_gpu{};  // not empty: this process can't use it; for the other ranks to know
 };
 
 struct OpenedDevice {
   bool trainer_launches = false;
   bool goes_by_host = false;  // there is no slab: tensors are reduced in the host's memory
   std::string why_host;       // empty: that was asked for
+};
+
+// How tensors on GPUs are reduced in a communicator in which this rank could use NCCL.
+struct AgreedDevices {
+  bool goes_by_host = false;
+  // Which rank can't use NCCL, and why; or who had not said anything in time; empty: nobody.
+  std::string why;
 };
 
 // Whether to wait for other ranks no longer. Asked about every 0.1 s by the thread that waits; may
@@ -113,6 +121,11 @@ class ControlChannel {
   // before this returns.
   virtual absl::StatusOr<OpenedDevice> OpenDevice(const AskedDevice& asked,
                                                   Clock::time_point deadline) = 0;
+  // `communicator` is ringd's. Waits until enough of its ranks have opened a GPU.
+  //   kCancelled: it was interrupted.
+  virtual absl::StatusOr<AgreedDevices> AgreeOnDevices(std::uint32_t communicator,
+                                                       Clock::time_point deadline,
+                                                       const InterruptCheck& is_interrupted) = 0;
   virtual absl::Status Leave(Clock::time_point deadline) = 0;
   // Asks ringd for a sign of life, unless such a question is under way, and returns how many it has
   // answered so far. Does not block. One thread at a time.

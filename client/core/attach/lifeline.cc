@@ -20,6 +20,8 @@ namespace {
 constexpr std::size_t kReadBytes = 4096;
 // More than this in one message are closed by the kernel.
 constexpr std::size_t kMostFds = 8;
+constexpr char kLostDescriptors[] =
+    "what ringd has sent was lost: this process has too many open files (RLIMIT_NOFILE)";
 
 void TakeFds(msghdr& message, std::deque<UniqueFd>& fds) {
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
@@ -88,6 +90,10 @@ bool Lifeline::Receive() {
   message.msg_controllen = sizeof(control);
   const ssize_t received = ::recvmsg(connection_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (received > 0) TakeFds(message, fds_);
+  if (received > 0 && (message.msg_flags & MSG_CTRUNC) != 0) {
+    callbacks_.on_failure(kLostDescriptors);
+    return false;
+  }
   buffer_.resize(before + (received > 0 ? static_cast<std::size_t>(received) : 0));
   if (received == 0) return false;
   if (received < 0) return errno == EAGAIN || errno == EINTR;

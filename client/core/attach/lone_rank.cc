@@ -115,6 +115,12 @@ class LoneControlChannel final : public ControlChannel {
         "this rank is alone, without a ringd: that one reduces tensors in device memory");
   }
 
+  absl::StatusOr<AgreedDevices> AgreeOnDevices(std::uint32_t /*communicator*/,
+                                               Clock::time_point /*deadline*/,
+                                               const InterruptCheck& /*is_interrupted*/) override {
+    return AgreedDevices();
+  }
+
   absl::Status DestroyCommunicator(std::uint32_t /*id*/, Clock::time_point /*deadline*/) override {
     return absl::OkStatus();
   }

@@ -27,10 +27,12 @@ absl::StatusOr<std::uint64_t> Lane::Submit(Registration& tensor, const void* sou
     }
     staging_.Finish(end, false);
     if (result == SubmitResult::kFull && state_.alive()) {
-      return absl::ResourceExhaustedError(absl::StrCat(
+      absl::Status full = absl::ResourceExhaustedError(absl::StrCat(
           "tensor '", tensor.description.name, "': ", queue_.in_flight(),
           " operations are in flight, all that there is room for; wait for one, or raise "
           "submission_ring_capacity in ringd.toml (RINGD_SUBMISSION_RING_CAPACITY)"));
+      full.SetPayload(kForRoom, absl::Cord());
+      return full;
     }
     return state_.status();
   }

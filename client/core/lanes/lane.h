@@ -25,6 +25,11 @@ class Lane {
   // Where its operations are waited for, by the numbers that Submit gives.
   OperationQueue& queue() const noexcept { return queue_; }
 
+  // Of what Submit has said: there was no room for one more operation. There may be soon.
+  static bool IsForRoom(const absl::Status& status) {
+    return status.GetPayload(kForRoom).has_value();
+  }
+
   // Submits a tensor in host memory; the operation's number in the queue. Blocks for a copy of the
   // source, and, if so told, until there is room.
   //   kInvalidArgument: a pointer. kResourceExhausted: no room in the arena, or, if not told to
@@ -33,6 +38,8 @@ class Lane {
                                        WhenFull when_full);
 
  protected:
+  static constexpr char kForRoom[] = "ringd.no_room_for_an_operation";
+
   Lane(OperationQueue& queue, Staging& staging, const SessionState& state)
       : queue_(queue), staging_(staging), state_(state) {}
 

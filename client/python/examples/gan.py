@@ -52,7 +52,7 @@ def main() -> None:
     loader = DataLoader(train, batch_size=args.batch_size, sampler=sampler, drop_last=True)
 
     generator, discriminator = make_generator(), make_discriminator()
-    # Names are per job, not per optimizer: the prefixes keep the two apart.
+    # The prefixes are for whoever reads messages: ringd itself numbers names that come twice.
     for_generator = hvd.DistributedOptimizer(
         torch.optim.Adam(generator.parameters(), lr=2e-3, betas=(0.5, 0.999)),
         named_parameters=generator.named_parameters(prefix="generator"),

@@ -45,6 +45,7 @@ JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membersh
       ranks_(RanksOf(*membership_)),
       members_(std::move(members)),
       has_left_(members_.size()),
+      stream_waits_(members_.size()),
       link_(link),
       scheduler_(MakeScheduler(options_, OfCommunicator())),
       lane_(MakeLane(std::move(way))) {
@@ -72,7 +73,8 @@ JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membersh
 }
 
 JobCommunicator::~JobCommunicator() {
-  if (options_.by_order) {
+  // Of one that has failed late submissions may come: they end with the job's failure.
+  if (options_.by_order && !failed()) {
     for (const auto& member : members_) member->ordered().Close(options_.id);
   }
   lane_.reset();  // It lets go of the members' memory.
@@ -186,15 +188,19 @@ void JobCommunicator::ReportIfReady(TensorHandle handle, Clock::time_point now) 
   tensor.outstanding = true;
   bool agree = true;
   bool follows_wait = false;
+  bool follows_stream_wait = false;
   const Registration& first = *tensor.queues.front().front().submission.registration;
-  for (const auto& queue : tensor.queues) {
-    const CheckedSubmission& head = queue.front().submission;
+  for (std::size_t m = 0; m < members_.size(); ++m) {
+    const CheckedSubmission& head = tensor.queues[m].front().submission;
     agree = agree && head.FitsTo(first);
     follows_wait = follows_wait || head.follows_wait;
+    follows_stream_wait = follows_stream_wait || head.stream_waits > stream_waits_[m];
+    stream_waits_[m] = std::max(stream_waits_[m], head.stream_waits);
   }
   trace_.OnReady(first, now);
+  if (follows_stream_wait) scheduler_->OnStreamWait();
   if (agree) {
-    scheduler_->OnLocallyReady(handle, first.meta, follows_wait, now);
+    scheduler_->OnLocallyReady(handle, first.meta, follows_wait || follows_stream_wait, now);
     return;
   }
   std::vector<RankMeta> reports;
@@ -208,15 +214,10 @@ void JobCommunicator::ReportIfReady(TensorHandle handle, Clock::time_point now) 
 
 absl::Status JobCommunicator::OnMessage(const CoordinatorMessage& message, Clock::time_point now) {
   if (failed()) return absl::OkStatus();
-  // What is on a GPU is never learned.
-  if (CombinesLocally() && !std::holds_alternative<Execute>(message) &&
-      !std::holds_alternative<FailTensor>(message)) {
-    return absl::InternalError("the coordinator plans buckets of ranks that are all on one node");
-  }
   absl::Status status = scheduler_->OnMessage(message, now);
-  if (!status.ok() || !has_device_tensors_ || !std::holds_alternative<Execute>(message)) {
-    return status;
-  }
+  const bool starts =
+      std::holds_alternative<Execute>(message) || std::holds_alternative<Launch>(message);
+  if (!status.ok() || !has_device_tensors_ || !starts) return status;
   // GPUs get the operations of all communicators in one order on all nodes: that in which the
   // coordinator has sent them.
   while (start_failure_.ok()) {

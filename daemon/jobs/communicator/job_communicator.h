@@ -169,6 +169,8 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
     return lane_->Quiet() && device_running_.empty() &&
            (device_lane_ == nullptr || device_lane_->Quiet());
   }
+  // Tensors on GPUs of members that could use NCCL go by the host path all the same, since `why`.
+  void NoteHostPath(const std::string& why);
   // Of the GPUs of its members here, once tensors have been in device memory (DeviceLane).
   std::vector<DeviceLane::Description> DescribeDevices() const;
 
@@ -190,6 +192,10 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   // Positions of the local members that have not submitted the tensor's present occurrence, or, if
   // all have, of those that have not copied all of it into their arenas.
   std::vector<int> MembersWithout(const std::string& tensor) const;
+  // Whether all have submitted it.
+  bool AllHaveSubmitted(const std::string& tensor) const {
+    return lane_->AllHaveSubmitted(tensor, MembersWithoutSubmission(tensor));
+  }
 
   // Where the times of operations are noted (TraceReading reads them): the engine's ring first,
   // then one of each member, whose own word it is.
@@ -306,6 +312,8 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   const RanksByNode ranks_;
   std::vector<std::shared_ptr<Session>> members_;
   std::vector<bool> has_left_;  // by member
+  // By member: CheckedSubmission::stream_waits of what it had reported last.
+  std::vector<std::uint64_t> stream_waits_;
   bool withdrawn_ = false;
   CoordinatorLink* link_;
   const std::unique_ptr<OperationScheduler> scheduler_;
@@ -322,6 +330,7 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
 
   bool has_device_tensors_ = false;
   bool has_tensors_by_host_ = false;
+  std::string why_by_host_;  // empty: by those that can use NCCL only where it lacks their type
   Clock::time_point places_checked_;
   absl::Status start_failure_;  // of an operation that a message has started: for Advance
   std::optional<NcclIdBytes> device_id_;

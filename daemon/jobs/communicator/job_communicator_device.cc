@@ -25,14 +25,26 @@ absl::Status JobCommunicator::CheckPlaces(Clock::time_point now) {
   AddQueued(now - kPlacesInterval, SIZE_MAX, all, on_gpus);
   std::vector<WaitingSubmission> on_host;
   if (!on_gpus.empty()) lane_->AddWaiting(now - kPlacesInterval, SIZE_MAX, all, on_host);
+  // A name may stand for a tensor on the host and one on a GPU: who waits with both disagrees with
+  // nobody.
+  const auto waits_with = [](const std::vector<WaitingSubmission>& waiting, int member,
+                             const std::string& name) {
+    return std::any_of(waiting.begin(), waiting.end(), [&](const WaitingSubmission& one) {
+      return one.member == member && one.name == name;
+    });
+  };
   const auto& ranks = membership_->nodes.front().ranks;
   for (const WaitingSubmission& host : on_host) {
     for (const WaitingSubmission& gpu : on_gpus) {
-      if (host.name != gpu.name || host.member == gpu.member) continue;
+      if (host.name != gpu.name || waits_with(on_gpus, host.member, host.name) ||
+          waits_with(on_host, gpu.member, host.name)) {
+        continue;
+      }
       const auto member = static_cast<std::size_t>(host.member);
       const bool by_host_path = !members_[member]->host_path().uuid.empty();
       return absl::InvalidArgumentError(absl::StrCat(
-          "tensor '", host.name, "'", OfCommunicator(), ": rank ", ranks[member].rank.value(),
+          "tensor '", host.name, "'", OfCommunicator(), " on ", membership_->nodes.front().name,
+          ": rank ", ranks[member].rank.value(),
           by_host_path ? " takes the host path" : " has it in host memory", ", and rank ",
           ranks[static_cast<std::size_t>(gpu.member)].rank.value(), " on a GPU",
           by_host_path ? absl::StrCat(", for NCCL; ", kHostPathRemedy) : ""));
@@ -136,6 +148,14 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceDevice(Clock::time_point now
   return work;
 }
 
+void JobCommunicator::NoteHostPath(const std::string& why) {
+  if (!why_by_host_.empty()) return;
+  why_by_host_ = why;
+  LogWarning(absl::StrCat("GPU tensors", OfCommunicator(),
+                          " go through host memory, which is slow: ", why),
+             Fields());
+}
+
 std::vector<DeviceLane::Description> JobCommunicator::DescribeDevices() const {
   std::vector<DeviceLane::Description> all;
   if (device_lane_ != nullptr) all = device_lane_->Describe();
@@ -152,7 +172,8 @@ std::vector<DeviceLane::Description> JobCommunicator::DescribeDevices() const {
     one.is_under_mps = has_slab ? session.slab()->is_under_mps() : session.host_path().is_under_mps;
     one.launched_by = LaunchedBy::kHost;
     one.state = "ready";
-    one.failure = has_slab ? kTypesWithoutNccl : session.host_path().why;
+    const std::string& why = has_slab ? why_by_host_ : session.host_path().why;
+    one.failure = has_slab && why.empty() ? kTypesWithoutNccl : why;
   }
   return all;
 }

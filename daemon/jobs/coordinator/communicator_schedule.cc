@@ -47,6 +47,7 @@ CommunicatorSchedule::CommunicatorSchedule(Options options, Membership& membersh
   config.learn = options_.learn && !options_.by_order;
   if (options_.by_order) config.ordered = options_.name;
   config.fusion_threshold_bytes = options_.fusion.NegotiatedThreshold(most);
+  config.launched_bucket_bytes = options_.fusion.LaunchedBytes(most, config.launched_bucket_bytes);
   config.link = options_.link;
   config.link.node_count = membership.node_count();
   const LinkSource source = UseKeptPlans(config);

@@ -246,6 +246,9 @@ void JobCoordinator::OnMessage(LinkId link, v1::NodeMessage message, Clock::time
     case v1::NodeMessage::kCommunicatorDrop:
       OnCommunicatorDrop(link, node, message.communicator(), message.communicator_drop().rank());
       return;
+    case v1::NodeMessage::kRankDevice:
+      OnRankDevice(node, message.rank_device());
+      return;
     case v1::NodeMessage::kTraceQuestion:
       if (state_ == State::kRunning) AskForTraces(node, message.trace_question());
       return;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/jobs/coordinator/job_coordinator.h"
+#include "daemon/jobs/membership/device_agreement.h"
 #include "proto/door/secure_random.h"
 #include "proto/types/ids.h"
 
@@ -143,6 +144,18 @@ void JobCoordinator::OnCommunicatorDrop(LinkId link, const Node& node, std::uint
   schedule->Broadcast(std::move(message));
   std::erase(awake_, schedule);
   schedules_.erase(number);
+}
+
+void JobCoordinator::OnRankDevice(const Node& node, const v1::RankDevice& device) {
+  if (state_ != State::kRunning) return;
+  if (!Holds(node, Rank(device.rank())) || device.why().size() > kMostDeviceWhyBytes) {
+    Fail(absl::InternalError(absl::StrCat("ringd on ", node.name, " broke the protocol: it tells ",
+                                          "of a GPU that no rank of it can have asked for")));
+    return;
+  }
+  v1::CoordinatorMessage message;
+  *message.mutable_rank_device() = device;
+  Broadcast(message);
 }
 
 void JobCoordinator::OnRanksLeft(LinkId link, Node& node, const v1::RanksLeft& left) {

@@ -8,7 +8,7 @@ namespace ringd {
 
 // Grows with every incompatible change of proto/rpc/peer.proto or of a backend's messages. Two
 // ringds with different numbers refuse each other and name both.
-inline constexpr std::uint32_t kPeerProtocolVersion = 14;
+inline constexpr std::uint32_t kPeerProtocolVersion = 15;
 
 }  // namespace ringd
 

@@ -129,13 +129,30 @@ std::vector<LocalWait> LocalGroup::Waiting(Clock::time_point before, Clock::time
   return waiting;
 }
 
-std::vector<int> LocalGroup::MembersWithout(const std::string& tensor) {
+std::optional<std::uint32_t> LocalGroup::PlaceOf(const std::string& tensor) const {
   if (by_order_) {
     const std::optional<std::uint64_t> number = OrderedNumber(tensor);
-    return number.has_value() ? waits_.MembersWithout(OrderedPlaceOf(*number)) : std::vector<int>();
+    if (!number.has_value()) return std::nullopt;
+    return OrderedPlaceOf(*number);
   }
   const auto found = numbers_.find(tensor);
-  if (found != numbers_.end()) return waits_.MembersWithout(found->second);
+  if (found == numbers_.end()) return std::nullopt;
+  return found->second;
+}
+
+bool LocalGroup::HasArrived(const std::string& tensor) {
+  const std::optional<std::uint32_t> place = PlaceOf(tensor);
+  const std::optional<LocalVerdict> verdict =
+      place.has_value() ? waits_.OfOldest(*place) : std::nullopt;
+  return verdict.has_value() && verdict->arrived;
+}
+
+std::vector<int> LocalGroup::MembersWithout(const std::string& tensor) {
+  if (const std::optional<std::uint32_t> place = PlaceOf(tensor)) {
+    if (std::optional<LocalVerdict> verdict = waits_.OfOldest(*place)) return verdict->absent;
+  } else if (by_order_) {
+    return {};
+  }
   std::vector<int> all(view_.member_count());
   std::iota(all.begin(), all.end(), 0);
   return all;

@@ -84,6 +84,8 @@ class LocalGroup {
   // The members for whom the tensor's oldest occurrence in flight waits; all, if nobody has
   // submitted it.
   std::vector<int> MembersWithout(const std::string& tensor);
+  // Whether all members have submitted that occurrence.
+  bool HasArrived(const std::string& tensor);
   // What has been read of the members' words and slots so far.
   const LocalWaits::Work& work() const noexcept { return waits_.work(); }
 
@@ -94,6 +96,9 @@ class LocalGroup {
         segment_(std::move(mapping)),
         view_(segment_.data(), static_cast<std::uint32_t>(capacities.size())),
         waits_(view_, std::move(fd), std::move(capacities)) {}
+
+  // Where the tensor of that name, or number, is in the segment.
+  std::optional<std::uint32_t> PlaceOf(const std::string& tensor) const;
 
   const bool by_order_;
   MemoryMapping segment_;  // what stands before the tensors

@@ -201,17 +201,15 @@ std::vector<LocalWaits::Wait> LocalWaits::Waiting(Clock::time_point before, Cloc
   return waiting;
 }
 
-std::vector<int> LocalWaits::MembersWithout(std::uint32_t tensor) {
+std::optional<LocalVerdict> LocalWaits::OfOldest(std::uint32_t tensor) {
   const TensorView copy = Read(tensor);
-  std::vector<int> all;
   std::optional<std::uint64_t> oldest;
   for (std::uint32_t m = 0; m < segment_.member_count(); ++m) {
-    all.push_back(static_cast<int>(m));
     const std::uint64_t ended = copy.Ended(m).load(std::memory_order_relaxed);
     if (Posted(copy, m) > ended) oldest = std::min(oldest.value_or(ended), ended);
   }
-  if (!oldest.has_value()) return all;
-  return Judge(copy, {tensor, *oldest}).absent;
+  if (!oldest.has_value()) return std::nullopt;
+  return Judge(copy, {tensor, *oldest});
 }
 
 }  // namespace ringd

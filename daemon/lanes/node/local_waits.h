@@ -59,10 +59,9 @@ class LocalWaits {
   std::vector<Wait> Waiting(Clock::time_point before, Clock::time_point now,
                             std::uint32_t tensor_count, bool& all);
 
-  // The members for whom the tensor's oldest occurrence in flight waits; all, if nobody has
-  // submitted it.
+  // Of the tensor's oldest occurrence in flight; nothing, if nobody has submitted it.
   // Requirement: the tensor has a number.
-  std::vector<int> MembersWithout(std::uint32_t tensor);
+  std::optional<LocalVerdict> OfOldest(std::uint32_t tensor);
 
   // What has been read so far: what the engine's time goes to.
   struct Work {

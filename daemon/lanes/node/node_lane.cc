@@ -52,6 +52,10 @@ std::vector<int> NodeLane::MembersWithout(const std::string& tensor,
   return on_gpus ? absent : group_->MembersWithout(tensor);
 }
 
+bool NodeLane::AllHaveSubmitted(const std::string& tensor, const std::vector<int>& absent) const {
+  return absent.empty() || (absent.size() == member_count_ && group_->HasArrived(tensor));
+}
+
 Lane::Carried NodeLane::CarriedByRanks() const noexcept {
   Carried carried;
   for (std::size_t m = 0; m < member_count_; ++m) {

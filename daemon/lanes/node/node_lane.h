@@ -38,6 +38,7 @@ class NodeLane final : public Lane {
                   std::vector<WaitingSubmission>& waiting) const override;
   // Who lacks the tensor here has it in host memory, or not at all; if nobody has it here, all have
   // it there.
+  bool AllHaveSubmitted(const std::string& tensor, const std::vector<int>& absent) const override;
   std::vector<int> MembersWithout(const std::string& tensor,
                                   std::vector<int> absent) const override;
 

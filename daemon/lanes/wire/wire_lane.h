@@ -72,6 +72,7 @@ class WireLane final : public Lane {
   std::optional<Clock::time_point> WaitingSince(Clock::time_point before) const override;
   void AddWaiting(Clock::time_point before, std::size_t most, bool& all,
                   std::vector<WaitingSubmission>& waiting) const override;
+  bool AllHaveSubmitted(const std::string& tensor, const std::vector<int>& absent) const override;
   // Who waits in the rank exchange has it; who holds what others need there keeps them waiting.
   std::vector<int> MembersWithout(const std::string& tensor,
                                   std::vector<int> absent) const override;

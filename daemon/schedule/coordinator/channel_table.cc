@@ -15,6 +15,7 @@ Channel& ChannelTable::Add(std::vector<LearnedTensor> tensors,
   channel.number = number;
   channel.tensors = std::move(tensors);
   channel.expected_fill = expected_fill;
+  channel.filled.assign(node_count_, 0);
   return channel;
 }
 
@@ -49,6 +50,23 @@ std::vector<std::uint32_t> ChannelTable::LiveChannels() const {
   return live;
 }
 
+absl::StatusOr<bool> ChannelTable::NoteFilled(NodeIndex node, const Filled& filled) {
+  const auto index = static_cast<std::size_t>(node.value());
+  Channel* channel = Find(filled.channel);
+  if (channel == nullptr || !channel->needs_launch() || filled.occurrence != channel->launched ||
+      channel->filled[index] != channel->launched ||
+      (channel->freezing && channel->frozen[index])) {
+    return absl::InternalError(absl::StrCat("node ", node.value(), " has filled occurrence ",
+                                            filled.occurrence, " of channel ", filled.channel,
+                                            " out of turn"));
+  }
+  ++channel->filled[index];
+  if (++channel->filled_count < node_count_ || channel->freezing) return false;
+  ++channel->launched;
+  channel->filled_count = 0;
+  return true;
+}
+
 void ChannelTable::BeginRetirement(Retirement retirement) {
   retirements_.push_back(std::make_unique<Retirement>(std::move(retirement)));
   Retirement* owned = retirements_.back().get();
@@ -72,6 +90,12 @@ absl::Status ChannelTable::NoteFrozen(NodeIndex node, const Frozen& frozen) {
   if (channel == nullptr || !channel->freezing || channel->frozen[index]) {
     return absl::InternalError(absl::StrCat("node ", node.value(), " froze channel ",
                                             frozen.channel, " without being asked"));
+  }
+  // Launches and the freeze have come to all nodes in one order.
+  if (channel->needs_launch() && frozen.started != channel->launched) {
+    return absl::InternalError(absl::StrCat("node ", node.value(), " has started ", frozen.started,
+                                            " of the ", channel->launched,
+                                            " launched occurrences of channel ", frozen.channel));
   }
   channel->frozen[index] = true;
   channel->started[index] = frozen.started;

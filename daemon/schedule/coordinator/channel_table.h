@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "daemon/schedule/planning/period_learner.h"
 #include "daemon/schedule/protocol/messages.h"
 #include "proto/types/ids.h"
@@ -27,9 +28,16 @@
 namespace ringd {
 
 struct Channel {
+  bool needs_launch() const { return NeedsLaunch(tensors.front().meta); }
+
   std::uint32_t number = 0;
   std::vector<LearnedTensor> tensors;
   std::chrono::nanoseconds expected_fill{0};
+
+  // Only if it needs a launch.
+  std::uint32_t launched = 0;         // occurrences
+  std::vector<std::uint32_t> filled;  // by node: `launched`, or one more
+  std::size_t filled_count = 0;       // nodes that have filled the next one
 
   // While it is taken out of service.
   bool freezing = false;
@@ -67,6 +75,11 @@ class ChannelTable {
   std::vector<std::uint32_t> LiveChannels() const;
   // True if the number was given out once, though the channel may be gone.
   bool WasUsed(std::uint32_t number) const { return number > 0 && number < next_number_; }
+
+  // Notes that a node has filled the next occurrence of a channel; an error if it broke the
+  // protocol. True: all have, and it is to be launched, which is noted, too. Never while the
+  // channel is taken out of service.
+  absl::StatusOr<bool> NoteFilled(NodeIndex node, const Filled& filled);
 
   // Begins to take the retirement's channels, all live, out of service.
   void BeginRetirement(Retirement retirement);

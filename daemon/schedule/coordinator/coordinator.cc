@@ -60,7 +60,7 @@ absl::StatusOr<bool> Coordinator::Impl::IsCurrent(const std::string& name, Epoch
 
 void Coordinator::Impl::OnAgreed(const std::string& name, const NegotiationTable::Result& result,
                                  TimePoint now) {
-  batch_.Add(name, result.meta);
+  batch_.Add(name, result.meta, result.follows_wait);
   if (!config_.learn) return;
   if (!learner_.OnExecuted(name, result.meta, result.follows_wait, now)) return;
   const std::uint64_t messages = counters_.messages_received + counters_.messages_sent;
@@ -90,6 +90,15 @@ absl::Status Coordinator::Impl::Handle(NodeIndex from, const Break& request, Tim
 
 absl::Status Coordinator::Impl::Handle(NodeIndex from, const Frozen& frozen, TimePoint /*now*/) {
   return channels_.NoteFrozen(from, frozen);
+}
+
+absl::Status Coordinator::Impl::Handle(NodeIndex from, const Filled& filled, TimePoint /*now*/) {
+  const absl::StatusOr<bool> all = channels_.NoteFilled(from, filled);
+  if (!all.ok()) return all.status();
+  if (!*all) return absl::OkStatus();
+  ++counters_.operations_launched;
+  Broadcast(Launch{filled.channel, filled.occurrence});
+  return absl::OkStatus();
 }
 
 // ---- what nodes are told ----------------------------------------------------------------------
@@ -188,7 +197,9 @@ Channel Coordinator::Impl::RetireChannel(std::uint32_t number, BreakReason reaso
 void Coordinator::Impl::Reschedule(const Retirement& retirement, Channel channel) {
   const auto asked_by = static_cast<std::size_t>(retirement.asked_by.value());
   std::vector<PlannedBucket> buckets;
-  if (channel.started[asked_by] > retirement.asked_after) {
+  const std::vector<std::uint32_t>& came =
+      channel.needs_launch() ? channel.filled : channel.started;
+  if (came[asked_by] > retirement.asked_after) {
     // The others came after all, only later than expected.
     PlannedBucket& bucket = buckets.emplace_back();
     bucket.tensors = std::move(channel.tensors);

@@ -41,6 +41,9 @@ struct CoordinatorConfig {
   // Learned buckets at a time. Nodes start them in different orders, so the backend must be able to
   // have all of them in flight together, and one negotiated operation more.
   std::size_t max_buckets = 1536;
+  // What a learned bucket of tensors on GPUs holds at most, if they are several. Nothing measures
+  // what NCCL takes; the default is that of PyTorch's DDP.
+  std::size_t launched_bucket_bytes = std::size_t{25} << 20;
   LinkModel link;  // node_count is taken from node_names
   // Of earlier jobs on the same nodes. If the tensors of one are seen to come, its buckets are
   // scheduled after their first period instead of periods_to_learn.
@@ -68,6 +71,7 @@ struct CoordinatorStatus {
   std::uint64_t periods = 0;            // steps in which something was negotiated
   std::uint64_t messages_last_period = 0;
   std::uint64_t operations_negotiated = 0;
+  std::uint64_t operations_launched = 0;  // of learned buckets
   std::uint64_t tensors_failed = 0;
   std::uint64_t schedules_sent = 0;
   std::uint64_t breaks[kBreakReasonCount] = {};  // channels retired, by reason

@@ -43,6 +43,7 @@ class Coordinator::Impl {
   absl::Status Handle(NodeIndex from, const Ready& ready, TimePoint now);
   absl::Status Handle(NodeIndex from, const Break& request, TimePoint now);
   absl::Status Handle(NodeIndex from, const Frozen& frozen, TimePoint now);
+  absl::Status Handle(NodeIndex from, const Filled& filled, TimePoint now);
 
   // Whether an announcement made in `epoch` counts; an error if the node should have known better.
   absl::StatusOr<bool> IsCurrent(const std::string& name, Epoch epoch) const;

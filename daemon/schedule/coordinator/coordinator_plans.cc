@@ -48,7 +48,9 @@ Coordinator::Impl::Impl(CoordinatorConfig config, std::unique_ptr<const BucketPl
       negotiation_(config_.node_names, config_.ordered),
       batch_(config_.fusion_threshold_bytes),
       learner_(config_.periods_to_learn),
-      planner_(std::move(planner), ForNodes(config_.link, NodeCount())),
+      planner_(std::move(planner),
+               std::make_unique<ThresholdPlanner>(config_.launched_bucket_bytes),
+               ForNodes(config_.link, NodeCount())),
       channels_(NodeCount()),
       kept_plans_(config_.kept_plans) {}
 
@@ -163,9 +165,13 @@ void Coordinator::Impl::RetireAll() {
 }
 
 bool Coordinator::Impl::ReplanIfBetter(const LeastGain& least) {
-  const std::vector<PlannedBucket> live = LivePlan();
+  std::vector<PlannedBucket> live = LivePlan();
   // One change at a time: what is being frozen will be planned, or negotiated, soon.
-  if (live.empty() || live.size() != channels_.channels().size()) return false;
+  if (live.size() != channels_.channels().size()) return false;
+  // The others don't take the link.
+  std::erase_if(
+      live, [](const PlannedBucket& bucket) { return NeedsLaunch(bucket.tensors.front().meta); });
+  if (live.empty()) return false;
   const PlanComparison today = planner_.Compare(live);
   const nanoseconds now = today.learned;
   const auto exposed = static_cast<double>((now - today.compute).count());

@@ -4,7 +4,10 @@
 
 namespace ringd {
 
-void OperationBatch::Add(const std::string& name, const TensorMeta& meta) {
+void OperationBatch::Add(const std::string& name, const TensorMeta& meta, bool follows_wait) {
+  if (follows_wait && NeedsLaunch(meta)) {
+    for (Group& group : groups_) group.open = false;
+  }
   const std::size_t bytes = ByteCount(meta);
   for (Group& group : groups_) {
     if (!group.open || !CanFuse(group.meta, meta)) continue;

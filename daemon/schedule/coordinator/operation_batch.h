@@ -18,7 +18,8 @@ class OperationBatch {
  public:
   explicit OperationBatch(std::size_t threshold_bytes) : threshold_bytes_(threshold_bytes) {}
 
-  void Add(const std::string& name, const TensorMeta& meta);
+  // `follows_wait`: see ReadyTensor. One on a GPU joins none that was added before.
+  void Add(const std::string& name, const TensorMeta& meta, bool follows_wait);
 
   // The tensor names of each operation, ordered by when its first tensor was added. Empties the
   // batch.

@@ -47,12 +47,13 @@ void NodeBucket::Fill(std::size_t position, TimePoint now) {
     fill_started_ = now;
     last_check_.reset();
   }
+  if (full()) full_at_ = now;
   blocked_since_.reset();
 }
 
-std::uint32_t NodeBucket::Start(TimePoint now) {
+std::uint32_t NodeBucket::Start() {
   assert(full() && !frozen_);
-  const nanoseconds fill = now - fill_started_;
+  const nanoseconds fill = full_at_ - fill_started_;
   usual_fill_ = std::max(fill, usual_fill_ - usual_fill_ / 16);
   std::fill(present_.begin(), present_.end(), false);
   filled_ = 0;

@@ -3,7 +3,7 @@
 //
 // Thread safety: none.
 // Invariant: at most one occurrence is running here, and none is filled completely but not started
-//   unless the bucket is frozen.
+//   unless the bucket is frozen or needs a launch.
 #ifndef RINGD_DAEMON_SCHEDULE_NODE_NODE_BUCKET_H_
 #define RINGD_DAEMON_SCHEDULE_NODE_NODE_BUCKET_H_
 
@@ -28,6 +28,8 @@ class NodeBucket {
   const TensorList& tensors() const { return tensors_; }
   const TensorMeta& meta(std::size_t position) const { return metas_[position]; }
   std::size_t bytes() const { return bytes_; }
+  // An occurrence that is full starts when the coordinator launches it.
+  bool needs_launch() const { return NeedsLaunch(metas_.front()); }
 
   std::uint32_t started() const { return started_; }
   std::size_t filled() const { return filled_; }
@@ -43,7 +45,7 @@ class NodeBucket {
   // The tensor at `position` is ready, as scheduled.
   void Fill(std::size_t position, TimePoint now);
   // Starts the full occurrence and returns its number.
-  std::uint32_t Start(TimePoint now);
+  std::uint32_t Start();
 
   // Why the bucket has to be given up now, if it has. `is_blocked` tells whether the ranks that
   // lack a tensor are blocked.
@@ -67,6 +69,7 @@ class NodeBucket {
 
   std::chrono::nanoseconds usual_fill_;  // decays slowly, grows at once
   TimePoint fill_started_;
+  TimePoint full_at_;
   std::optional<TimePoint> blocked_since_;
   std::optional<TimePoint> last_check_;
 };

@@ -69,7 +69,60 @@ void NodeScheduler::OnReady(TensorHandle handle, const TensorMeta* meta,
   tensor.reports = std::move(reports);
   tensor.follows_wait = follows_wait;
   tensor.since = now;
-  Place(handle, now);
+  tensor.needs_launch =
+      meta != nullptr
+          ? NeedsLaunch(*meta)
+          : std::any_of(tensor.reports.begin(), tensor.reports.end(),
+                        [](const RankMeta& report) { return NeedsLaunch(report.meta); });
+  if (tensor.needs_launch) {
+    PlaceOrHoldBack(handle, now);
+  } else {
+    Place(handle, now);
+  }
+}
+
+// ---- streams that wait ------------------------------------------------------------------------
+
+void NodeScheduler::PlaceOrHoldBack(TensorHandle handle, TimePoint now) {
+  NodeTensor& tensor = tensors_[handle];
+  tensor.behind_stream_wait = std::exchange(stream_waits_, false);
+  const bool is_first = held_back_.empty();
+  if (is_first && (!tensor.behind_stream_wait || unlaunched_ == 0)) {
+    ++unlaunched_;
+    Place(handle, now);
+    return;
+  }
+  tensor.state = TensorState::kAnnounced;
+  tensor.announced = false;
+  tensor.held_back = true;
+  held_back_.push_back(handle);
+  if (is_first) BreakPartlyFilled(now);
+}
+
+// What they lack is behind the wait, or comes later.
+void NodeScheduler::BreakPartlyFilled(TimePoint now) {
+  held_back_until_ = now + config_.stream_patience;
+  for (auto& [channel, bucket] : buckets_) {
+    if (!bucket->needs_launch() || bucket->filled() == 0 || bucket->full()) continue;
+    RequestBreak(*bucket, BreakReason::kBlocked, bucket->Missing());
+  }
+}
+
+// Places what has been held back, up to the next that is behind a wait.
+void NodeScheduler::LetGo(TimePoint now, bool whatever_is_before) {
+  bool some = false;
+  while (!held_back_.empty()) {
+    const TensorHandle handle = held_back_.front();
+    NodeTensor& tensor = tensors_[handle];
+    const bool must_wait = tensor.behind_stream_wait && unlaunched_ > 0;
+    if (must_wait && !std::exchange(whatever_is_before, false)) break;
+    held_back_.pop_front();
+    tensor.held_back = false;
+    ++unlaunched_;
+    Place(handle, now);
+    some = true;
+  }
+  if (some && !held_back_.empty()) BreakPartlyFilled(now);
 }
 
 // Puts a ready tensor where its name belongs now: into its bucket, or among the announced ones.
@@ -79,7 +132,7 @@ void NodeScheduler::Place(TensorHandle handle, TimePoint now) {
     tensor.state = TensorState::kHeld;
     if (AsScheduled(tensor)) {
       tensor.bucket->Fill(tensor.position, now);
-      StartIfFull(*tensor.bucket, now);
+      StartIfFull(*tensor.bucket);
     } else {
       RequestBreak(*tensor.bucket, BreakReason::kMeta, {handle});
     }
@@ -95,10 +148,14 @@ void NodeScheduler::Announce(TensorHandle handle) {
   to_announce_.push_back(handle);
 }
 
-void NodeScheduler::StartIfFull(NodeBucket& bucket, TimePoint now) {
+void NodeScheduler::StartIfFull(NodeBucket& bucket) {
   if (!bucket.full() || bucket.frozen()) return;
-  const std::uint32_t occurrence = bucket.Start(now);
-  Start({bucket.channel(), occurrence}, bucket.tensors());
+  if (bucket.needs_launch()) {
+    Send(Filled{bucket.channel(), bucket.started()});
+  } else {
+    const std::uint32_t occurrence = bucket.Start();
+    Start({bucket.channel(), occurrence}, bucket.tensors());
+  }
 }
 
 void NodeScheduler::Start(OperationId operation, const TensorList& tensors) {
@@ -106,6 +163,7 @@ void NodeScheduler::Start(OperationId operation, const TensorList& tensors) {
     NodeTensor& tensor = tensors_[handle];
     tensor.state = TensorState::kRunning;
     tensor.operation = operation;
+    if (tensor.needs_launch) --unlaunched_;
   }
   ++(operation.channel == 0 ? counters_.operations_negotiated : counters_.operations_learned);
   running_.emplace(operation, tensors);
@@ -123,6 +181,7 @@ void NodeScheduler::OnFinished(OperationId operation, TimePoint /*now*/) {
 
 void NodeScheduler::FailTensorNow(TensorHandle handle, absl::string_view error) {
   tensors_[handle].state = TensorState::kIdle;
+  if (tensors_[handle].needs_launch) --unlaunched_;
   actions_.push_back(TensorFailed{
       handle, absl::InvalidArgumentError(absl::StrCat(error, config_.of_communicator))});
 }
@@ -150,10 +209,21 @@ void NodeScheduler::OnTick(TimePoint now, const LocalRankView& ranks) {
     const std::optional<BreakReason> reason = bucket->Overdue(now, config_, is_blocked);
     if (reason) RequestBreak(*bucket, *reason, bucket->Missing());
   }
+  if (held_back_.empty() || now < held_back_until_) return;
+  // That waits for no rank, and may put something before what is held back.
+  const bool is_settling = std::any_of(buckets_.begin(), buckets_.end(), [](const auto& entry) {
+    return entry.second->needs_launch() && (entry.second->frozen() || entry.second->break_sent());
+  });
+  if (is_settling) {
+    held_back_until_ = now + config_.stream_patience;
+  } else {
+    LetGo(now, /*whatever_is_before=*/true);
+  }
 }
 
 std::optional<TimePoint> NodeScheduler::NextTick() const {
   std::optional<TimePoint> next;
+  if (!held_back_.empty()) next = held_back_until_;
   for (const auto& [channel, bucket] : buckets_) {
     const std::optional<TimePoint> check = bucket->NextCheck(config_);
     if (check && (!next || *check < *next)) next = check;

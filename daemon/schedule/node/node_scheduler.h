@@ -2,8 +2,9 @@
 //
 // It answers with actions: start this operation, send this message to the coordinator. A tensor is
 // either negotiated (announced to the coordinator, started when it says so) or belongs to a learned
-// bucket, which is started without any message as soon as it is full. The protocol, and why it
-// neither deadlocks nor pairs wrong operations, is in daemon/schedule/README.md.
+// bucket, which is started without any message as soon as it is full; one of tensors on GPUs when
+// the coordinator launches it. The protocol, and why it neither deadlocks nor pairs wrong
+// operations, is in daemon/schedule/README.md.
 //
 // Thread safety: none; one thread owns it. Never blocks, reads no clock.
 // Ownership: keeps copies of what it is given.
@@ -11,13 +12,15 @@
 //   1. A tensor that was reported ready ends in exactly one finished Start or one TensorFailed.
 //   2. A started operation makes progress whatever other operations do: the engine must not let one
 //      started learned operation (channel > 0) wait for another one to finish, since nodes start
-//      them in different orders. Operations of channel 0 are started in the same order everywhere.
+//      them in different orders. Operations of channel 0 and those that need a launch are started
+//      in the same order everywhere, and not taken back.
 //   3. A learned operation changes no byte of its tensors before every node has started it.
 #ifndef RINGD_DAEMON_SCHEDULE_NODE_NODE_SCHEDULER_H_
 #define RINGD_DAEMON_SCHEDULE_NODE_NODE_SCHEDULER_H_
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -52,6 +55,9 @@ struct NodeSchedulerConfig {
   // The same whether or not they are blocked, after max(late_patience, 10 x the usual fill time):
   // covers ranks that wait where ringd can't see it.
   std::chrono::nanoseconds late_patience = std::chrono::seconds(2);
+  // A tensor behind a stream's wait is held back for so long: it may be another operation that the
+  // stream waits for, and what has not been launched may wait for this tensor.
+  std::chrono::nanoseconds stream_patience = std::chrono::milliseconds(20);
 };
 
 class NodeScheduler final : public OperationScheduler {
@@ -69,6 +75,7 @@ class NodeScheduler final : public OperationScheduler {
 
   void OnLocallyReady(TensorHandle tensor, const TensorMeta& meta, bool follows_wait,
                       TimePoint now) override;
+  void OnStreamWait() override { stream_waits_ = true; }
   void OnLocalMismatch(TensorHandle tensor, std::vector<RankMeta> reports, TimePoint now) override;
   void OnFinished(OperationId operation, TimePoint now) override;
   // Nodes start nothing together on which they have not agreed.
@@ -110,6 +117,7 @@ class NodeScheduler final : public OperationScheduler {
   absl::Status Handle(const Schedule& schedule, TimePoint now);
   absl::Status Handle(const Freeze& freeze, TimePoint now);
   absl::Status Handle(const Retire& retire, TimePoint now);
+  absl::Status Handle(const Launch& launch, TimePoint now);
 
   void OnReady(TensorHandle handle, const TensorMeta* meta, std::vector<RankMeta> reports,
                bool follows_wait, TimePoint now);
@@ -119,9 +127,12 @@ class NodeScheduler final : public OperationScheduler {
   absl::Status CancelBeyond(const NodeBucket& bucket, std::uint32_t final_count);
 
   void Place(TensorHandle handle, TimePoint now);
+  void PlaceOrHoldBack(TensorHandle handle, TimePoint now);
+  void BreakPartlyFilled(TimePoint now);
+  void LetGo(TimePoint now, bool whatever_is_before);
   void Announce(TensorHandle handle);
   void Start(OperationId operation, const TensorList& tensors);
-  void StartIfFull(NodeBucket& bucket, TimePoint now);
+  void StartIfFull(NodeBucket& bucket);
   void RequestBreak(NodeBucket& bucket, BreakReason reason,
                     const std::vector<TensorHandle>& tensors);
   void FailTensorNow(TensorHandle handle, absl::string_view error);
@@ -136,7 +147,12 @@ class NodeScheduler final : public OperationScheduler {
   TensorTable& tensors_;
   std::map<std::uint32_t, std::unique_ptr<NodeBucket>> buckets_;  // by channel
   std::unordered_map<OperationId, TensorList> running_;
-  std::uint32_t next_negotiated_ = 0;      // sequence on channel 0
+  std::uint32_t next_negotiated_ = 0;  // sequence on channel 0
+  bool stream_waits_ = false;
+  // Tensors that need a launch, are placed, and have been started by no operation.
+  std::size_t unlaunched_ = 0;
+  std::deque<TensorHandle> held_back_;     // in their order, behind those
+  TimePoint held_back_until_;              // unless a departure is being settled
   std::vector<TensorHandle> to_announce_;  // may hold tensors that were retracted meanwhile
   std::vector<Action> actions_;
   NodeSchedulerStatus counters_;  // without buckets

@@ -18,7 +18,7 @@ absl::Status NodeScheduler::OnInquiry(absl::string_view /*name*/) {
   return absl::InternalError("the coordinator asks for operations that are not matched by order");
 }
 
-absl::Status NodeScheduler::Handle(const Execute& execute, TimePoint /*now*/) {
+absl::Status NodeScheduler::Handle(const Execute& execute, TimePoint now) {
   if (execute.sequence != next_negotiated_ || execute.tensors.empty()) {
     return absl::InternalError(absl::StrCat("coordinator sent operation ", execute.sequence,
                                             ", expected ", next_negotiated_));
@@ -37,10 +37,11 @@ absl::Status NodeScheduler::Handle(const Execute& execute, TimePoint /*now*/) {
   }
   Start({0, next_negotiated_++},
         std::make_shared<const std::vector<TensorHandle>>(std::move(handles)));
+  LetGo(now, false);
   return absl::OkStatus();
 }
 
-absl::Status NodeScheduler::Handle(const FailTensor& fail, TimePoint /*now*/) {
+absl::Status NodeScheduler::Handle(const FailTensor& fail, TimePoint now) {
   TensorHandle handle;
   if (!tensors_.Find(fail.tensor, handle) || tensors_[handle].state != TensorState::kAnnounced ||
       !tensors_[handle].announced) {
@@ -48,6 +49,7 @@ absl::Status NodeScheduler::Handle(const FailTensor& fail, TimePoint /*now*/) {
         absl::StrCat("coordinator fails tensor '", fail.tensor, "', which is not announced here"));
   }
   FailTensorNow(handle, fail.error);
+  LetGo(now, false);
   return absl::OkStatus();
 }
 
@@ -79,6 +81,13 @@ absl::Status NodeScheduler::AddBucket(const ScheduledBucket& scheduled, TimePoin
   for (const ScheduledTensor& tensor : scheduled.tensors) {
     handles.push_back(tensors_.Insert(tensor.name));
   }
+  for (const ScheduledTensor& tensor : scheduled.tensors) {
+    if (NeedsLaunch(tensor.meta) != NeedsLaunch(scheduled.tensors.front().meta)) {
+      return absl::InternalError(absl::StrCat("coordinator puts tensor '", tensor.name,
+                                              "' and one that is not on GPUs ",
+                                              "alike into channel ", scheduled.channel));
+    }
+  }
   auto owned = std::make_unique<NodeBucket>(scheduled, handles);
   NodeBucket& bucket = *owned;
   buckets_.emplace(scheduled.channel, std::move(owned));
@@ -95,10 +104,25 @@ absl::Status NodeScheduler::AddBucket(const ScheduledBucket& scheduled, TimePoin
   // Announcements of these tensors are void: the coordinator drops them at the same point of its
   // order of messages.
   for (TensorHandle handle : handles) {
-    if (tensors_[handle].state == TensorState::kAnnounced) Place(handle, now);
+    const NodeTensor& tensor = tensors_[handle];
+    if (tensor.state == TensorState::kAnnounced && !tensor.held_back) Place(handle, now);
     // No local rank has ever registered it: it would never come.
     if (!tensors_[handle].wanted) RequestBreak(bucket, BreakReason::kWithdrawn, {handle});
   }
+  return absl::OkStatus();
+}
+
+absl::Status NodeScheduler::Handle(const Launch& launch, TimePoint now) {
+  const auto found = buckets_.find(launch.channel);
+  if (found == buckets_.end() || !found->second->needs_launch() || !found->second->full() ||
+      found->second->frozen() || found->second->started() != launch.occurrence) {
+    return absl::InternalError(absl::StrCat("coordinator launches occurrence ", launch.occurrence,
+                                            " of channel ", launch.channel,
+                                            ", which this node has not offered"));
+  }
+  NodeBucket& bucket = *found->second;
+  Start({launch.channel, bucket.Start()}, bucket.tensors());
+  LetGo(now, false);
   return absl::OkStatus();
 }
 
@@ -138,7 +162,7 @@ absl::Status NodeScheduler::CancelBeyond(const NodeBucket& bucket, std::uint32_t
   if (bucket.started() == final_count) return absl::OkStatus();
   const OperationId operation{bucket.channel(), final_count};
   const auto found = running_.find(operation);
-  if (bucket.started() != final_count + 1 || found == running_.end()) {
+  if (bucket.started() != final_count + 1 || found == running_.end() || bucket.needs_launch()) {
     return absl::InternalError(absl::StrCat(
         "channel ", bucket.channel(), " was started ", bucket.started(), " times here and ",
         final_count, " times elsewhere, and yet it completed: results can't be trusted"));

@@ -17,7 +17,7 @@ namespace ringd {
 enum class TensorState : std::uint8_t {
   kIdle,       // not ready here
   kAnnounced,  // negotiated: other nodes are not ready yet, or the answer is under way
-  kHeld,       // ready, in a learned bucket that lacks other tensors
+  kHeld,       // ready, in a learned bucket that lacks other tensors, or its launch
   kRunning,    // part of a started operation
 };
 

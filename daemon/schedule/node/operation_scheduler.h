@@ -60,6 +60,9 @@ class OperationScheduler {
   // ended (OnFinished or TensorFailed). `follows_wait`: see ReadyTensor.
   virtual void OnLocallyReady(TensorHandle tensor, const TensorMeta& meta, bool follows_wait,
                               TimePoint now) = 0;
+  // A stream of a local rank waits for an operation that it submitted before what is reported next.
+  // So that may not become ready on its GPU before the other is done.
+  virtual void OnStreamWait() {}
   // All local ranks submitted the tensor but disagree: one report per local rank. It will end in
   // TensorFailed once every node has submitted it.
   virtual void OnLocalMismatch(TensorHandle tensor, std::vector<RankMeta> reports,

@@ -35,6 +35,9 @@ struct NodeTensor {
   TensorState state = TensorState::kIdle;
   bool announced = false;  // kAnnounced: the Ready message has been handed out
   bool follows_wait = false;
+  bool needs_launch = false;
+  bool behind_stream_wait = false;  // see NodeScheduler::OnStreamWait
+  bool held_back = false;           // kAnnounced: not yet, and it is in no bucket's count
   TimePoint since;
   TensorMeta meta;                // of the local ranks, if they agree
   std::vector<RankMeta> reports;  // one per local rank if they do not

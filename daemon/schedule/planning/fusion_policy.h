@@ -2,6 +2,7 @@
 #ifndef RINGD_DAEMON_SCHEDULE_PLANNING_FUSION_POLICY_H_
 #define RINGD_DAEMON_SCHEDULE_PLANNING_FUSION_POLICY_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,6 +28,11 @@ struct FusionPolicy {
   // `most`: what a bucket may hold at all.
   std::size_t NegotiatedThreshold(std::size_t most) const noexcept {
     return kind == Kind::kOff ? 0 : kind == Kind::kFixed ? bytes : most;
+  }
+  // What a learned bucket of tensors on GPUs may hold. `usual`: where the cost model decides on
+  // others.
+  std::size_t LaunchedBytes(std::size_t most, std::size_t usual) const noexcept {
+    return IsPlanned() ? std::min(most, usual) : NegotiatedThreshold(most);
   }
   std::unique_ptr<const BucketPlanner> MakePlanner(std::size_t most) const {
     if (kind == Kind::kOff) return std::make_unique<ThresholdPlanner>(0);

@@ -16,6 +16,13 @@ constexpr std::size_t kMaxPeriodTensors = 32768;
 // How often tensors that stay away are looked for, and for how long they must have been away.
 constexpr std::uint64_t kForgetInterval = 64;
 
+// Whether a tensor begins a bucket, of two periods. In host memory one of them may have waited by
+// chance. On a GPU it costs little to begin one, and much not to: see "Streams that wait" in
+// daemon/schedule/README.md.
+bool Joined(const TensorMeta& meta, bool before, bool now) noexcept {
+  return NeedsLaunch(meta) ? before || now : before && now;
+}
+
 }  // namespace
 
 bool PeriodLearner::OnAnnounced(const std::string& name) {
@@ -42,12 +49,12 @@ bool PeriodLearner::OnExecuted(const std::string& name, const TensorMeta& meta, 
   if (!continues) {
     seen = Observation();
     seen.meta = meta;
-    seen.follows_wait = true;
+    seen.follows_wait = !NeedsLaunch(meta);
   }
   ++seen.streak;
   seen.last_period = period_;
   seen.offset_sum += now - period_start_;
-  seen.follows_wait &= follows_wait;
+  seen.follows_wait = Joined(meta, seen.follows_wait, follows_wait);
   current_.push_back(name);
   return ends;
 }
@@ -129,8 +136,7 @@ std::vector<LearnedTensor> PeriodLearner::TakeKept(const KeptBucket& bucket) {
   for (const KeptTensor& kept : bucket) {
     const auto found = observations_.find(kept.name);
     if (found == observations_.end()) continue;  // named twice
-    // One period may have waited by chance: all must have.
-    const bool follows_wait = kept.follows_wait && found->second.follows_wait;
+    const bool follows_wait = Joined(kept.meta, kept.follows_wait, found->second.follows_wait);
     taken.push_back({kept.name, kept.meta, kept.ready_offset, follows_wait, taken_ + 1, 0});
     observations_.erase(found);
   }

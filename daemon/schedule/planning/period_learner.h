@@ -27,7 +27,8 @@ struct LearnedTensor {
   std::string name;
   TensorMeta meta;
   std::chrono::nanoseconds ready_offset{0};  // in its period, mean over the observed ones
-  bool follows_wait = false;                 // in every observed period
+  // In every observed period; if it needs a launch, in some.
+  bool follows_wait = false;
   // Tensors learned together come equally often. Of two of them only such may share a bucket that
   // have also been executed equally often since: otherwise the bucket would wait for the one's
   // occurrence of this step and the other's of the next.

@@ -38,21 +38,41 @@ BucketPlan Positions(const std::vector<PlannedBucket>& buckets,
 }  // namespace
 
 SchedulePlanner::SchedulePlanner(std::unique_ptr<const BucketPlanner> planner,
+                                 std::unique_ptr<const BucketPlanner> launched,
                                  const LinkModel& link)
-    : planner_(std::move(planner)), link_(link) {}
+    : planner_(std::move(planner)), launched_planner_(std::move(launched)), link_(link) {}
+
+// The classes are planned one by one, so each planner may see all tensors: of its buckets those
+// count that are its own.
+BucketPlan SchedulePlanner::PlanPositions(const std::vector<LearnedTensor>& tensors,
+                                          const LinkModel& link) const {
+  std::vector<PlanTensor> described = Describe(tensors);
+  const auto is_launched = [&](std::size_t position) {
+    return NeedsLaunch(tensors[position].meta);
+  };
+  BucketPlan plan = planner_->Plan(described, link);
+  std::erase_if(plan, [&](const auto& bucket) { return is_launched(bucket.front()); });
+  for (std::size_t i = 0; i < tensors.size(); ++i) described[i].bytes = ByteCount(tensors[i].meta);
+  for (std::vector<std::size_t>& bucket : launched_planner_->Plan(described, link)) {
+    if (is_launched(bucket.front())) plan.push_back(std::move(bucket));
+  }
+  // Each by when it is ready, as the tensors are.
+  std::stable_sort(plan.begin(), plan.end(),
+                   [](const auto& a, const auto& b) { return a.back() < b.back(); });
+  return plan;
+}
 
 std::vector<PlannedBucket> SchedulePlanner::Plan(std::vector<LearnedTensor> tensors,
                                                  std::size_t max_buckets) const {
   std::vector<PlannedBucket> buckets;
   if (max_buckets == 0) return buckets;
   SortByReadiness(tensors);
-  const std::vector<PlanTensor> described = Describe(tensors);
   LinkModel link = link_;
-  BucketPlan plan = planner_->Plan(described, link);
+  BucketPlan plan = PlanPositions(tensors, link);
   // The more an operation seems to cost, the fewer a planner makes.
   for (int i = 0; i < kMaxCoarser && plan.size() > max_buckets; ++i) {
     link.operation_overhead = 2 * std::max(link.operation_overhead, kLeastOverhead);
-    plan = planner_->Plan(described, link);
+    plan = PlanPositions(tensors, link);
   }
   if (plan.size() > max_buckets) plan.resize(max_buckets);
   for (const std::vector<std::size_t>& positions : plan) {
@@ -76,25 +96,29 @@ PlannedBucket SchedulePlanner::AsOneBucket(std::vector<LearnedTensor> tensors) {
 
 std::vector<PlanTensor> SchedulePlanner::Describe(const std::vector<LearnedTensor>& tensors) const {
   // All that decides who may join whom; the planner sees a number for each mixture.
-  using Key =
-      std::tuple<CollectiveKind, DataType, ReduceOp, std::uint32_t, std::uint64_t, std::uint64_t>;
+  using Key = std::tuple<CollectiveKind, DataType, ReduceOp, TensorPlace, std::uint32_t,
+                         std::uint64_t, std::uint64_t>;
   std::map<Key, std::uint32_t> classes;
   std::uint32_t alone = 0;
   std::vector<PlanTensor> described;
   described.reserve(tensors.size());
   for (const LearnedTensor& tensor : tensors) {
     const auto group = group_.find(tensor.name);
-    const Key key{tensor.meta.kind,    tensor.meta.dtype,
-                  tensor.meta.op,      group == group_.end() ? 0 : group->second.number,
-                  tensor.learned_with, tensor.executed};
+    const Key key{tensor.meta.kind,
+                  tensor.meta.dtype,
+                  tensor.meta.op,
+                  tensor.meta.place,
+                  group == group_.end() ? 0 : group->second.number,
+                  tensor.learned_with,
+                  tensor.executed};
     // What can't be fused even with its like has a number of its own.
     const auto next = static_cast<std::uint32_t>(classes.size()) + alone;
     const bool can_fuse = CanFuse(tensor.meta, tensor.meta);
     const std::uint32_t fusion_class =
         can_fuse ? classes.try_emplace(key, next).first->second : next;
     if (!can_fuse) ++alone;
-    described.push_back(
-        {ByteCount(tensor.meta), tensor.ready_offset, fusion_class, tensor.follows_wait});
+    const std::size_t line_bytes = NeedsLaunch(tensor.meta) ? 0 : ByteCount(tensor.meta);
+    described.push_back({line_bytes, tensor.ready_offset, fusion_class, tensor.follows_wait});
   }
   return described;
 }
@@ -131,8 +155,8 @@ PlanComparison SchedulePlanner::Compare(const std::vector<PlannedBucket>& bucket
 
   PlanComparison comparison;
   comparison.tensors = tensors.size();
+  for (const LearnedTensor& tensor : tensors) comparison.bytes += ByteCount(tensor.meta);
   for (const PlanTensor& tensor : sorted) {
-    comparison.bytes += tensor.bytes;
     comparison.compute = std::max(comparison.compute, tensor.ready);
   }
   constexpr std::size_t k64MiB = std::size_t{64} << 20;

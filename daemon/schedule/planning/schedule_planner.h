@@ -35,7 +35,9 @@ struct PlannedBucket {
 
 class SchedulePlanner {
  public:
-  SchedulePlanner(std::unique_ptr<const BucketPlanner> planner, const LinkModel& link);
+  // `launched`: for tensors that need a launch, which don't take the link.
+  SchedulePlanner(std::unique_ptr<const BucketPlanner> planner,
+                  std::unique_ptr<const BucketPlanner> launched, const LinkModel& link);
 
   const LinkModel& link() const { return link_; }
   void SetLink(const LinkModel& link) { link_ = link; }
@@ -65,8 +67,10 @@ class SchedulePlanner {
   };
 
   std::vector<PlanTensor> Describe(const std::vector<LearnedTensor>& tensors) const;
+  BucketPlan PlanPositions(const std::vector<LearnedTensor>& tensors, const LinkModel& link) const;
 
   const std::unique_ptr<const BucketPlanner> planner_;
+  const std::unique_ptr<const BucketPlanner> launched_planner_;
   LinkModel link_;
   std::uint32_t next_group_ = 1;
   std::unordered_map<std::string, Group> group_;  // 0 where absent

@@ -68,6 +68,15 @@ struct Break {
   friend bool operator==(const Break&, const Break&) = default;
 };
 
+// All tensors of an occurrence of a bucket that needs a launch are ready at this node, which starts
+// it when Launch comes.
+struct Filled {
+  std::uint32_t channel = 0;
+  std::uint32_t occurrence = 0;
+
+  friend bool operator==(const Filled&, const Filled&) = default;
+};
+
 // The node will start no further occurrence of the channel.
 struct Frozen {
   std::uint32_t channel = 0;
@@ -76,7 +85,7 @@ struct Frozen {
   friend bool operator==(const Frozen&, const Frozen&) = default;
 };
 
-using NodeMessage = std::variant<Ready, Break, Frozen>;
+using NodeMessage = std::variant<Ready, Break, Frozen, Filled>;
 
 // ---- coordinator to all nodes -----------------------------------------------------------------
 
@@ -120,6 +129,15 @@ struct Schedule {
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
+// Start the occurrence, which every node has filled. Nobody takes it back: no Freeze of the channel
+// was sent before.
+struct Launch {
+  std::uint32_t channel = 0;
+  std::uint32_t occurrence = 0;
+
+  friend bool operator==(const Launch&, const Launch&) = default;
+};
+
 // Start no further occurrence of the channel and answer with Frozen.
 struct Freeze {
   std::uint32_t channel = 0;
@@ -137,7 +155,7 @@ struct Retire {
   friend bool operator==(const Retire&, const Retire&) = default;
 };
 
-using CoordinatorMessage = std::variant<Execute, FailTensor, Schedule, Freeze, Retire>;
+using CoordinatorMessage = std::variant<Execute, FailTensor, Schedule, Freeze, Retire, Launch>;
 
 }  // namespace ringd
 

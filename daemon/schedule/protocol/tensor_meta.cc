@@ -134,10 +134,10 @@ bool CanLearn(const TensorMeta& meta) noexcept {
   const OperationTraits& traits = TraitsOf(meta.kind);
   const bool all_have_parts = std::none_of(meta.parts.begin(), meta.parts.end(),
                                            [](std::int64_t part) { return part == 0; });
-  // What a GPU has been given can't be taken back, and is to be launched in one order everywhere.
-  if (meta.place == TensorPlace::kDevice) return false;
   return traits.completes_together && all_have_parts && (!traits.moves_data || ByteCount(meta) > 0);
 }
+
+bool NeedsLaunch(const TensorMeta& meta) noexcept { return meta.place == TensorPlace::kDevice; }
 
 std::string DescribeDifferences(const std::vector<LocatedRankMeta>& reports, bool with_kinds) {
   std::vector<LocatedRankMeta> sorted = reports;

@@ -66,6 +66,10 @@ bool CanFuse(const TensorMeta& a, const TensorMeta& b) noexcept;
 // part may be done before the others begin, too.
 bool CanLearn(const TensorMeta& meta) noexcept;
 
+// True if all nodes have to start it in one order, and none can take it back: what NCCL carries.
+// The coordinator says when, also where it is learned.
+bool NeedsLaunch(const TensorMeta& meta) noexcept;
+
 // One sentence that names the tensor and, for each differing description, the first rank that gave
 // it and its node: "tensor 'x': rank 0 on node-a submitted float64 [3, 4], rank 1 on node-b
 // submitted float32 [3, 4]". Fields in which the reports agree are left out, except type and shape.

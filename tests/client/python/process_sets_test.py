@@ -39,6 +39,10 @@ class Account:
         self.live.update(zip(numbers, specs, strict=True))
         return numbers
 
+    def unregister(self, registrations: list[int]) -> None:
+        for registration in registrations:
+            del self.live[registration]
+
     def submit(self, registration: int, source: int, destination: int) -> int:
         self.submitted.append(self.live[registration])
         return len(self.submitted)

@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -169,6 +170,50 @@ TEST_CASE("Job: a tensor's rank and the root of a broadcast are ranks of its com
   CHECK(absl::IsNotFound(status_of(own, 1, 0)));
   CHECK(status_of(own, 1).ok());
   CHECK(status_of(CommunicatorId(7), 0).ok());
+}
+
+TEST_CASE("Job: a rank hears how tensors on GPUs go in its communicators, once others have told") {
+  RunningJob running;
+  running.Ask(1, {1});
+  running.Make(1, {1});
+  const CommunicatorId own(running.replies[1].communicator());
+  std::optional<AgreedDevices> agreed;
+  absl::Status result;
+  const auto ask = [&](int rank, CommunicatorId communicator) {
+    agreed.reset();
+    running.job->AgreeOnDevices(*running.ranks[rank].session, communicator, Clock::now(),
+                                [&](const absl::Status& status, const AgreedDevices& answer) {
+                                  result = status;
+                                  agreed = answer;
+                                });
+    return result;
+  };
+  const auto tell = [&running](int rank, const std::string& why_host) {
+    v1::RankDevice device;
+    device.set_rank(1 - rank);  // what the caller says counts for nothing
+    device.set_goes_by_host(!why_host.empty());
+    device.set_why(why_host);
+    running.sent.clear();
+    running.job->TellDevice(*running.ranks[rank].session, device);
+    REQUIRE(running.sent.size() == 1);
+    v1::CoordinatorMessage relayed;
+    *relayed.mutable_rank_device() = running.sent[0].rank_device();
+    CHECK(relayed.rank_device().rank() == rank);
+    CHECK(relayed.rank_device().why().size() <= kMostDeviceWhyBytes);
+    running.job->OnCoordinatorMessage(relayed, Clock::now());
+  };
+  CHECK(absl::IsNotFound(ask(0, own)));
+  tell(1, "");
+  CHECK(ask(1, own).ok());
+  CHECK_FALSE(agreed.value().goes_by_host);
+  // That of all ranks waits for rank 0.
+  CHECK(ask(1, CommunicatorId(7)).ok());
+  CHECK_FALSE(agreed.has_value());
+  CHECK(running.job->NeedsTicks());
+  tell(0, std::string(5000, 'x'));
+  REQUIRE(agreed.has_value());
+  CHECK(agreed->goes_by_host);
+  CHECK(agreed->why.find("rank 0, pid 0 on node-a: xxx") == 0);
 }
 
 }  // namespace ringd

@@ -1,12 +1,7 @@
 // Jobs of two nodes and their coordinator that lose ranks or each other: what all ranks hear in the
 // end. The test plays the network, and decides what arrives first.
-#include <sys/types.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <chrono>
-#include <csignal>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -57,6 +52,9 @@ struct Node {
   }
 
   void Submit(Clock::time_point now, CommunicatorId communicator = CommunicatorId(7)) {
+    job->Submit(*rank.session, Describe(communicator), now);
+  }
+  CheckedSubmission Describe(CommunicatorId communicator) {
     Registration tensor;
     tensor.communicator = communicator;
     tensor.name = "t";
@@ -68,7 +66,7 @@ struct Node {
         rank.session->FindRegistration(rank.session->Register(std::move(tensor)).value());
     submission.source = arena.data();
     submission.destination = arena.data();
-    job->Submit(*rank.session, submission, now);
+    return submission;
   }
 
   std::unique_ptr<Transport> transport;
@@ -115,6 +113,23 @@ struct World {
     const std::shared_ptr<Session> session = nodes[index].rank.session;
     nodes[index].job->OnSessionLost(*session, "has gone", /*for_cause=*/false, now);
     nodes[index].job->Tick(now + std::chrono::seconds(1));
+  }
+  // One of both ranks, beside that of all.
+  void MakePair(CommunicatorId (&made)[2]) {
+    for (int index = 0; index < 2; ++index) {
+      v1::CreateCommunicatorRequest request;
+      request.set_name("pair");
+      for (const int rank : {0, 1}) request.add_ranks(rank);
+      Node& node = nodes[index];
+      node.job->CreateCommunicator(
+          *node.rank.session, request,
+          [&made, index](const absl::Status& status, const v1::CreateCommunicatorReply& reply) {
+            CHECK(status.ToString() == "OK");
+            made[index] = CommunicatorId(reply.communicator());
+          });
+      CarryToCoordinator(index);
+    }
+    for (const int index : {0, 1}) CarryToNode(index);
   }
   bool Ended(int index) { return nodes[index].rank.session->completed() == 1; }
   std::string CauseAt(int index) { return std::string(nodes[index].job->failure().message()); }
@@ -267,21 +282,8 @@ TEST_CASE("Job: a rank that dies while the word is on its way that the job runs 
 TEST_CASE("Job: one that fails with an operation on another communicator lets go of it") {
   World world(/*in_flight=*/false);
   CommunicatorId communicators[2];
+  world.MakePair(communicators);
   for (int index = 0; index < 2; ++index) {
-    v1::CreateCommunicatorRequest request;
-    request.set_name("pair");
-    for (const int rank : {0, 1}) request.add_ranks(rank);
-    Node& node = world.nodes[index];
-    node.job->CreateCommunicator(
-        *node.rank.session, request,
-        [&, index](const absl::Status& status, const v1::CreateCommunicatorReply& reply) {
-          CHECK(status.ToString() == "OK");
-          communicators[index] = CommunicatorId(reply.communicator());
-        });
-    world.CarryToCoordinator(index);
-  }
-  for (int index = 0; index < 2; ++index) {
-    world.CarryToNode(index);
     Node& node = world.nodes[index];
     node.Submit(world.now, communicators[index]);
     node.job->Advance(world.now);
@@ -301,89 +303,27 @@ TEST_CASE("Job: one that fails with an operation on another communicator lets go
   CHECK(node.job->Finished());
 }
 
-// A child that does nothing, until it is killed.
-struct Child {
-  Child() : pid(::fork()) {
-    while (pid == 0) ::pause();
+// The one on all ranks is still in the network when the rank, who has not heard, submits on the
+// other, which is idle and has gone.
+TEST_CASE("Job: after its failure a late submission on a further communicator ends with that") {
+  World world(/*in_flight=*/false);
+  CommunicatorId communicators[2];
+  world.MakePair(communicators);
+  Node& node = world.nodes[0];
+  const CheckedSubmission late = node.Describe(communicators[0]);
+  for (int index = 0; index < 2; ++index) {
+    world.nodes[index].Submit(world.now);
+    world.nodes[index].job->Advance(world.now);
+    world.CarryToCoordinator(index);
   }
-  ~Child() {
-    Kill();
-    ::waitpid(pid, nullptr, 0);
-  }
-  // Until all can see it.
-  void Kill() const {
-    ::kill(pid, SIGKILL);
-    siginfo_t info{};
-    ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT);
-  }
-
-  pid_t pid;
-};
-
-// One node's job, whose third rank is missing.
-struct Gathering {
-  Gathering() {
-    Job::Options options;
-    options.job_id = "job";
-    options.size = options.local_size = 3;
-    options.node_name = "node";
-    options.start_timeout = std::chrono::seconds(100);
-    job = std::make_unique<Job>(options, nullptr, now);
-    for (int rank = 0; rank < 2; ++rank) {
-      v1::JoinRequest request;
-      request.set_rank(rank);
-      request.set_size(3);
-      request.set_local_rank(rank);
-      request.set_local_size(3);
-      request.set_program("/home/me/train.py\n");
-      job->Join(ranks[rank].session, request, [](const absl::Status&, const v1::JoinReply&) {});
-    }
-  }
-
-  std::string Cause() const { return std::string(job->failure().message()); }
-
-  Clock::time_point now = Clock::now();
-  Child children[2];
-  AttachedRank ranks[2] = {AttachedRank(children[0].pid), AttachedRank(children[1].pid)};
-  std::unique_ptr<Job> job;
-};
-
-TEST_CASE("Job: the first of two deaths is told, also if it is known later how it came") {
-  Gathering world;
-  world.children[1].Kill();
-  // Its connection has ended, and it is still about to end itself.
-  world.job->OnSessionLost(*world.ranks[0].session, "has gone", /*for_cause=*/false, world.now);
-  world.job->OnSessionLost(*world.ranks[1].session, "has gone", /*for_cause=*/false,
-                           world.now + milliseconds(1));
-  world.job->Tick(world.now + milliseconds(500));
-  CHECK(world.job->state() == Job::State::kJoining);
-  world.children[0].Kill();
-  world.job->Tick(world.now + milliseconds(550));
-  CHECK(world.Cause() == "rank 0, pid " + std::to_string(world.children[0].pid) +
-                             " on node (train.py?), was killed by signal 9 (Killed)"
-                             " before all ranks had joined");
-}
-
-TEST_CASE("Job: a launcher's word of how a rank ended is told at once") {
-  Gathering world;
-  world.job->OnSessionLost(*world.ranks[0].session, "has gone", /*for_cause=*/false, world.now);
-  CHECK(world.job->OnExitReport(Rank(0), {.exit_code = 0, .signal = 0}));
-  CHECK_THAT(world.Cause(), Contains("(train.py?), exited with code 0 before"));
-}
-
-TEST_CASE("Job: why ringd has ended a session is told at once, however its process ends") {
-  Gathering world;
-  world.children[0].Kill();
-  world.job->OnSessionLost(*world.ranks[0].session, "broke the protocol", /*for_cause=*/true,
-                           world.now);
-  CHECK_THAT(world.Cause(), Contains("(train.py?), broke the protocol before"));
-}
-
-TEST_CASE("Job: a process that has only closed its connection is not said to have ended") {
-  Gathering world;
-  world.job->OnSessionLost(*world.ranks[0].session, "closed it", /*for_cause=*/false, world.now);
-  world.job->Tick(world.now + std::chrono::seconds(1));
-  CHECK_THAT(world.Cause(), Contains("(train.py?), closed it before"));
+  world.coordinator.Advance(world.now);
+  world.CarryToNode(0);
+  node.job->Advance(world.now);
+  node.job->Fail(absl::AbortedError("rank 1 has died"));
+  node.job->Tick(world.now += std::chrono::milliseconds(50));
+  const std::uint64_t before = node.rank.session->completed();
+  node.job->Submit(*node.rank.session, late, world.now);
+  CHECK(node.rank.session->completed() == before + 1);
 }
 
 }  // namespace

@@ -67,6 +67,8 @@ TEST_CASE("schedule conversion: every node message survives the wire") {
   CHECK(SentByNode(request) == request);
   const NodeMessage frozen = Frozen{4294967295u, 12};
   CHECK(SentByNode(frozen) == frozen);
+  const NodeMessage filled = Filled{4294967295u, 13};
+  CHECK(SentByNode(filled) == filled);
 }
 
 TEST_CASE("schedule conversion: every coordinator message survives the wire") {
@@ -75,6 +77,7 @@ TEST_CASE("schedule conversion: every coordinator message survives the wire") {
       FailTensor{"a", "tensor 'a': rank 0 submitted float32, rank 1 float64"},
       Schedule{5, {{1, std::chrono::nanoseconds(123456789), {{"a", Meta()}, {"b", TensorMeta{}}}}}},
       Schedule{6, {}},
+      Launch{4294967295u, 14},
       Freeze{3},
       Retire{std::uint64_t{1} << 33, 3, 1000},
   };

@@ -39,6 +39,10 @@ class UnavailableEngine : public EngineControl {
                   Answer<v1::OpenDeviceReply> answer) override {
     Refuse(answer);
   }
+  void AgreeOnDevices(const Caller&, absl::string_view, const v1::AgreeOnDevicesRequest&,
+                      Answer<v1::AgreeOnDevicesReply> answer) override {
+    Refuse(answer);
+  }
   void Leave(const Caller&, absl::string_view, Answer<v1::LeaveReply> answer) override {
     Refuse(answer);
   }

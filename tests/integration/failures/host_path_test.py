@@ -160,6 +160,59 @@ def test_a_trainer_that_exits_amid_an_operation_is_not_held_up(cluster: Cluster,
     assert job.ranks[0].wait(3) == 7
 
 
+TOLD = """
+    import ctypes
+    import threading
+    import time
+
+    from device_trainer import DeviceTrainer
+    from trainer import run, say, say_error
+
+    import ringd
+
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)
+    def at_end(code, nothing):
+        time.sleep(1)  # behind the library's handler: threads hear of it
+
+
+    def main():
+        library = ctypes.CDLL(None)
+        library.on_exit(at_end, None)
+        trainer = DeviceTrainer()
+        tensor = trainer.tensor("gradient", [1.0] * 10)
+        trainer.context.wait(tensor.all_reduce())
+        if trainer.rank == 1:
+            time.sleep(60)
+        operation = tensor.all_reduce()
+
+        def wait():
+            try:
+                trainer.context.wait(operation)
+                say("told", text="OK")
+            except ringd.RingdError as error:
+                say_error(error, "told")
+
+        threading.Thread(target=wait, daemon=True).start()
+        time.sleep(0.3)
+        library.exit(7)
+
+
+    run(main)
+"""
+
+
+@LAYOUTS
+def test_a_thread_that_waits_as_its_process_exits_is_not_told_that_all_is_well(
+    cluster: Cluster, layout: list[int]
+) -> None:
+    environment = give_gpus(cluster, cuda_devices=max(layout))
+    cluster.start_nodes(len(layout), device_launch="host")
+    job = cluster.start_job(TOLD, layout, environment=environment)
+    expect_words(wait_for_event(job.ranks[0], "told")["text"], "this process ends")
+    assert job.ranks[0].wait(5) == 7
+
+
 CLOSES = """
     from device_trainer import DeviceTrainer
     from trainer import run, say, say_error
@@ -200,6 +253,18 @@ def test_a_context_that_is_closed_leaves_its_streams_what_they_use(
     environment = give_gpus(cluster, cuda_devices=max(layout))
     cluster.start_nodes(2, device_launch="host")
     job = cluster.start_job(CLOSES, layout, environment=environment)
+    wait_for_event(job.ranks[0], "left")
+    expect_words(wait_for_event(job.ranks[1], "lost")["text"], "rank 0")
+    assert job.wait() == [0, 0], job.transcript()
+
+
+@pytest.mark.parametrize("who_launches", ["engine", "trainer"])
+def test_a_context_that_is_closed_before_a_launch_leaves_the_slab(
+    cluster: Cluster, who_launches: str
+) -> None:
+    environment = give_gpus(cluster)
+    cluster.start_nodes(2, device_launch=who_launches)
+    job = cluster.start_job(CLOSES, [1, 1], environment=environment)
     wait_for_event(job.ranks[0], "left")
     expect_words(wait_for_event(job.ranks[1], "lost")["text"], "rank 0")
     assert job.wait() == [0, 0], job.transcript()

@@ -164,8 +164,12 @@ class DeviceTensor:
     def submit(self, stream: int | None = None) -> int:
         """Writes the values on the stream, and the operation behind them, of whatever kind."""
         stream = self._trainer.stream if stream is None else stream
-        self._trainer.driver.write(self.address, self._values, stream)
+        self.write(stream)
         return self._trainer.context.submit_on_stream(self.registration, self.address, self.address, stream)
+
+    def write(self, stream: int | None = None) -> None:
+        stream = self._trainer.stream if stream is None else stream
+        self._trainer.driver.write(self.address, self._values, stream)
 
     def read(self, stream: int | None = None) -> list[Any]:
         """The content when the stream has come so far."""

@@ -1,9 +1,12 @@
 #include "client/core/lanes/device/device_memory.h"
 
+#include <algorithm>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "backends/cuda/cuda_stream.h"
 #include "backends/cuda/device_copy.h"
 #include "backends/cuda/timeline.h"
 #include "proto/shm/submission.h"
@@ -102,7 +105,32 @@ absl::Status DeviceMemory::CopyOut(DeviceAddress to, std::uint64_t offset, std::
 
 absl::Status DeviceMemory::SignalReady(void* stream, std::uint32_t pair,
                                        std::uint64_t sequence) const {
-  return timeline_.Signal(stream, ReadySlot(pair), TimelineValueOf(sequence));
+  const std::uint64_t value = TimelineValueOf(sequence);
+  absl::Status status = timeline_.Signal(stream, ReadySlot(pair), value);
+  if (!status.ok()) return status;
+  const MutexLock lock(mutex_);
+  std::uint64_t& last = signals_[pair];
+  last = std::max(last, value);
+  return status;
+}
+
+bool DeviceMemory::WaitSignalled(Clock::time_point deadline) const {
+  std::vector<TimelineMark> marks;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [pair, value] : signals_) {
+      const absl::StatusOr<TimelineMark> mark = timeline_.At(ReadySlot(pair), value);
+      if (mark.ok()) marks.push_back(*mark);
+    }
+  }
+  if (marks.empty()) return true;
+  absl::StatusOr<CudaStream> stream = CudaStream::Create(gpu_);
+  // A GPU that has failed does nothing any more.
+  if (!stream.ok() || !WaitAll(*gpu_, stream->handle(), marks).ok()) return true;
+  if (!absl::IsDeadlineExceeded(stream->WaitIdle(deadline))) return true;
+  // It waits as long as the other does.
+  static_cast<void>(new CudaStream(*std::move(stream)));
+  return false;
 }
 
 absl::Status DeviceMemory::WaitForResult(StreamHandle stream, std::uint32_t pair,

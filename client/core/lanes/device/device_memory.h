@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -78,7 +79,8 @@ class DeviceMemory final : public StagingMemory {
                        StreamHandle stream) const override;
 
   // Puts on `stream`: the operation's source is ready.
-  absl::Status SignalReady(void* stream, std::uint32_t pair, std::uint64_t sequence) const;
+  absl::Status SignalReady(void* stream, std::uint32_t pair, std::uint64_t sequence) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status WaitForResult(StreamHandle stream, std::uint32_t pair,
                              std::uint64_t sequence) const override;
   // Ends all waits for the results of these pairs, now and later. Best effort: there is nothing to
@@ -89,6 +91,10 @@ class DeviceMemory final : public StagingMemory {
   [[nodiscard]] bool WaitReleased(Clock::time_point deadline) const {
     return !absl::IsDeadlineExceeded(timeline_.WaitReleased(deadline));
   }
+
+  // False: by `deadline` some stream has not come to where SignalReady has put a value, and needs
+  // the memory.
+  [[nodiscard]] bool WaitSignalled(Clock::time_point deadline) const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   DeviceMemory(std::shared_ptr<const CudaContext> gpu, std::optional<ImportedSlab> slab,
@@ -101,6 +107,8 @@ class DeviceMemory final : public StagingMemory {
   const Timeline timeline_;
   mutable Mutex mutex_;
   ArenaAllocator allocator_ ABSL_GUARDED_BY(mutex_);  // of what is behind the timeline
+  // By pair: the last value that some stream is to write.
+  mutable std::map<std::uint32_t, std::uint64_t> signals_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ringd::client

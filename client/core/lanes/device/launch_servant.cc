@@ -119,6 +119,11 @@ std::optional<LaunchServant::Slab> LaunchServant::slab() const {
   return slab_;
 }
 
+bool LaunchServant::has_to_hurry() const {
+  const MutexLock lock(mutex_);
+  return hurries_;
+}
+
 bool LaunchServant::Stop(bool hurries) {
   // Who comes second, such as an exit handler, waits for the first.
   const MutexLock stop_lock(stop_mutex_);
@@ -143,6 +148,7 @@ void LaunchServant::Run() {
   }
   channel_->Close();
   if (gpu_ == nullptr) return;
+  if (has_to_hurry()) gpu_->KeepSlabs();
   const bool ended = gpu_->Stop();
   if (!ended) ExitOrder::LeaveThreadBehind();
   const MutexLock lock(mutex_);
@@ -262,14 +268,9 @@ void LaunchServant::Tell(const v1::LaunchEvent& event) {
 }
 
 void LaunchServant::BeginParting(Clock::time_point now) {
-  bool hurries = false;
-  {
-    const MutexLock lock(mutex_);
-    hurries = hurries_;
-  }
   parts_until_ = now + kPartingPatience;
   for (const DeviceCommunicatorId communicator : std::exchange(communicators_, {})) {
-    if (hurries && !buckets_.empty()) {
+    if (has_to_hurry() && !buckets_.empty()) {
       gpu_->Abort(communicator, "this process ends");
     } else {
       gpu_->Disconnect(communicator, *parts_until_);

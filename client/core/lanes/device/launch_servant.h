@@ -63,7 +63,8 @@ class LaunchServant final : private EndsBeforeLibraries {
   std::optional<Slab> slab() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Communicators that are connected end in peace, or are aborted after kPartingPatience; then the
-  // slab goes. `hurries`: none in which something is in flight is waited for. Idempotent.
+  // slab goes. `hurries`: none in which something is in flight is waited for, and the slab stays
+  // until the process has ended, since streams may be about to use it. Idempotent.
   // False: the GPU's thread is left in a call.
   bool Stop(bool hurries = false) ABSL_LOCKS_EXCLUDED(stop_mutex_, mutex_);
 
@@ -75,6 +76,7 @@ class LaunchServant final : private EndsBeforeLibraries {
   class Commands;
 
   void EndBeforeLibraries() override { Stop(/*hurries=*/true); }
+  bool has_to_hurry() const ABSL_LOCKS_EXCLUDED(mutex_);
   void Run();
   // False: there is nothing more to be done.
   bool Turn();

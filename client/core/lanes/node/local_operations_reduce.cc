@@ -120,10 +120,12 @@ void LocalOperations::Reduce(const Chunk& chunk) {
       chunk.operation->written_chunks.fetch_or(1U << chunk.chunk, std::memory_order_relaxed);
     }
   }
-  own_state_.reducing.store(0, std::memory_order_relaxed);
-  reducers_.fetch_sub(1, std::memory_order_release);
+  // Threads of this process may be amid other chunks: who is last says that none is.
+  const bool last = reducers_.fetch_sub(1, std::memory_order_release) == 1;
   ChunkClaims claims(segment_.Tensor(chunk.tensor), chunk.occurrence, chunk.chunk_count);
-  if (!claims.Done(chunk.chunk)) return;
+  const bool finished = claims.Done(chunk.chunk);
+  if (last) own_state_.reducing.store(0, std::memory_order_relaxed);
+  if (!finished) return;
   std::atomic_thread_fence(std::memory_order_seq_cst);  // as in Announce
   RingSleepers();
 }

@@ -94,6 +94,9 @@ bool LocalOperations::EndInOrder(Tensor& tensor) {
 }
 
 bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
+  const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
+  // Given up, since the context has ended: its memory is the caller's again.
+  if (!IsInFlight(places_.WordOf(operation, sequence), sequence)) return false;
   const std::uint64_t occurrence = operation.occurrence.load(std::memory_order_relaxed);
   if (!HasArrived(tensor.number, occurrence)) return false;
   const std::uint32_t chunks = operation.chunk_count.load(std::memory_order_relaxed);
@@ -123,7 +126,6 @@ bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   // Wraps around to less.
   if (operation.end.staging_offset != kNoStaging) AddStagedBytes(-operation.registration->bytes);
-  const std::uint64_t sequence = operation.sequence.load(std::memory_order_relaxed);
   const bool plain = outcome.status == 0 && IsPlain(places_.WordOf(operation, sequence));
   table_.SetWord(operation, Word(sequence, kDone, plain));
   return true;

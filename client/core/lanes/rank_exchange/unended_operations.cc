@@ -4,6 +4,8 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace ringd::client {
 namespace {
 
@@ -21,7 +23,13 @@ ringd_operation UnendedOperations::Keep(const RankExchangeStay& stay) {
   Entry& entry = entries_.emplace_back();
   entry.number = kOwnBit | next_++;
   entry.stay = stay;
+  under_way_.fetch_add(1, std::memory_order_release);
   return entry.number;
+}
+
+void UnendedOperations::End(Entry& entry, Found found) {
+  entry.found = std::move(found);
+  under_way_.fetch_sub(1, std::memory_order_release);
 }
 
 void UnendedOperations::Advance(Entry& entry) {
@@ -30,22 +38,54 @@ void UnendedOperations::Advance(Entry& entry) {
     switch (rank_exchange_.Look(entry.stay)) {
       case RankExchangeOutcome::kPending:
         // Nobody ends it after the job's failure.
-        if (!state_.alive()) entry.found = {Where::kEnded, state_.status(), 0};
+        if (!state_.alive()) End(entry, {Where::kEnded, state_.status(), 0});
         return;
       case RankExchangeOutcome::kCompleted:
-        entry.found = {Where::kEnded, absl::OkStatus(), 0};
-        return;
+        return End(entry, {Where::kEnded, absl::OkStatus(), 0});
       case RankExchangeOutcome::kGivenUp:
         rank_exchange_.Finish(entry.stay, RankExchangeOutcome::kGivenUp);
         entry.given_up = true;
     }
   }
   ringd_operation operation = 0;
-  const absl::Status status = submit_(entry.stay, &operation);
-  if (status.ok()) {
-    entry.found = {Where::kAtRingd, status, operation};
-  } else if (!absl::IsResourceExhausted(status)) {
-    entry.found = {Where::kEnded, status, 0};
+  const std::optional<absl::Status> status = submit_(entry.stay, &operation);
+  if (!status.has_value()) return;
+  if (status->ok()) return End(entry, {Where::kAtRingd, absl::OkStatus(), operation});
+  entry.stay.tensor->submissions->Refused();
+  End(entry, {Where::kEnded, *status, 0});
+}
+
+absl::Status UnendedOperations::SettleThem(const Registration& tensor, Clock::time_point deadline) {
+  for (;;) {
+    RankExchangeStay stay;
+    bool given_up = false;
+    {
+      MutexLock lock(mutex_);
+      const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& one) {
+        return one.found.where == Where::kUnderWay &&
+               one.stay.tensor->submissions == tensor.submissions;
+      });
+      if (entry == entries_.end()) return absl::OkStatus();
+      Advance(*entry);
+      if (entry->found.where != Where::kUnderWay) continue;
+      if (Clock::now() >= deadline) {
+        return absl::DeadlineExceededError(
+            absl::StrCat("tensor '", tensor.description.name, "': operation ", entry->number,
+                         ", which was submitted before, is still ", "in flight between the ranks"));
+      }
+      stay = entry->stay;
+      given_up = entry->given_up;
+    }
+    Linger(stay, given_up, deadline);
+  }
+}
+
+void UnendedOperations::Linger(const RankExchangeStay& stay, bool given_up,
+                               Clock::time_point deadline) {
+  if (given_up) {
+    std::this_thread::sleep_for(kRoomInterval);
+  } else {
+    rank_exchange_.TakeTurn(stay, deadline);
   }
 }
 
@@ -76,11 +116,7 @@ UnendedOperations::Found UnendedOperations::Await(ringd_operation operation,
       stay = entry->stay;
       given_up = entry->given_up;
     }
-    if (given_up) {
-      std::this_thread::sleep_for(kRoomInterval);
-    } else {
-      rank_exchange_.TakeTurn(stay, deadline);
-    }
+    Linger(stay, given_up, deadline);
   }
 }
 

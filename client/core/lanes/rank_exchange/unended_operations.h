@@ -2,8 +2,11 @@
 #ifndef RINGD_CLIENT_CORE_LANES_RANK_EXCHANGE_UNENDED_OPERATIONS_H_
 #define RINGD_CLIENT_CORE_LANES_RANK_EXCHANGE_UNENDED_OPERATIONS_H_
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <unordered_set>
 #include <vector>
 
@@ -25,10 +28,10 @@ namespace ringd::client {
 // Ownership: borrows the rank exchange and the tensors' memory.
 class UnendedOperations {
  public:
-  // Submits to ringd what the rank exchange has given up. Does not wait for room:
-  // kResourceExhausted.
-  using Submit =
-      std::function<absl::Status(const RankExchangeStay& stay, ringd_operation* operation)>;
+  // Submits to ringd what the rank exchange has given up, without waiting for room. Nothing: there
+  // is none.
+  using Submit = std::function<std::optional<absl::Status>(const RankExchangeStay& stay,
+                                                           ringd_operation* operation)>;
 
   UnendedOperations(RankExchangeOperations& rank_exchange, const SessionState& state,
                     Submit submit);
@@ -37,6 +40,14 @@ class UnendedOperations {
 
   static constexpr bool IsOne(ringd_operation operation) noexcept {
     return operation != RINGD_DONE && (operation & kOwnBit) != 0;
+  }
+  // To be called before a tensor is submitted again, whichever way: ranks match a tensor's
+  // operations by their order, so one that the exchange may still give up has to be at ringd before
+  // the next. Waits until none of that name is under way.
+  //   kDeadlineExceeded: one still is.
+  absl::Status Settle(const Registration& tensor, Clock::time_point deadline) {
+    return under_way_.load(std::memory_order_acquire) == 0 ? absl::OkStatus()
+                                                           : SettleThem(tensor, deadline);
   }
   // The number of what Carry has left under way.
   ringd_operation Keep(const RankExchangeStay& stay);
@@ -71,8 +82,12 @@ class UnendedOperations {
     bool given_up = false;
     Found found{Where::kUnderWay, {}, 0};
   };
+  absl::Status SettleThem(const Registration& tensor, Clock::time_point deadline);
+  // Waits for something to happen to it.
+  void Linger(const RankExchangeStay& stay, bool given_up, Clock::time_point deadline);
   Entry* FindEntry(ringd_operation operation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Advance(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void End(Entry& entry, Found found) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Erase(const Entry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   RankExchangeOperations& rank_exchange_;
@@ -81,6 +96,7 @@ class UnendedOperations {
 
   Mutex mutex_;
   std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<std::size_t> under_way_{0};  // of entries_; written under mutex_
   ringd_operation next_ ABSL_GUARDED_BY(mutex_) = 1;
 };
 

@@ -10,8 +10,17 @@ import torch
 from ringd.errors import InvalidArgumentError
 from ringd.torch.compression import Compression, Compressor
 from ringd.torch.job import Communicator, Job, current
-from ringd.torch.operations import Handle, Result, allreduce_spec, check_tensor, start, synchronize
+from ringd.torch.operations import (
+    Handle,
+    Result,
+    allreduce_spec,
+    check_is_tensor,
+    check_tensor,
+    start,
+    synchronize,
+)
 from ringd.torch.process_set import ProcessSet, communicator_of, global_process_set
+from ringd.torch.uncompiled import uncompiled
 from ringd.types import ReduceOp
 
 Average = ReduceOp.AVERAGE
@@ -126,6 +135,7 @@ def _start_one(
     )
 
 
+@uncompiled
 def allreduce_async(
     tensor: torch.Tensor,
     average: bool | None = None,
@@ -146,6 +156,7 @@ def allreduce_async(
     )
 
 
+@uncompiled
 def allreduce_async_(
     tensor: torch.Tensor,
     average: bool | None = None,
@@ -162,6 +173,7 @@ def allreduce_async_(
     )
 
 
+@uncompiled
 def allreduce(
     tensor: torch.Tensor,
     average: bool | None = None,
@@ -190,6 +202,7 @@ def allreduce(
     set; ``JobFailedError`` if the job has failed.
     """
     chosen = chosen_op(average, op)
+    check_is_tensor(tensor, "allreduce", name)
     compressed, context = compression.compress(tensor)
     if torch.is_grad_enabled() and compressed.requires_grad:
         (reduced,) = _AllReduce.apply(
@@ -211,6 +224,7 @@ def allreduce(
     return compression.decompress(reduced, context)
 
 
+@uncompiled
 def allreduce_(
     tensor: torch.Tensor,
     average: bool | None = None,
@@ -229,6 +243,7 @@ def allreduce_(
     )
 
 
+@uncompiled
 def grouped_allreduce_async(
     tensors: Sequence[torch.Tensor],
     average: bool | None = None,
@@ -245,6 +260,7 @@ def grouped_allreduce_async(
     )
 
 
+@uncompiled
 def grouped_allreduce_async_(
     tensors: Sequence[torch.Tensor],
     average: bool | None = None,
@@ -260,6 +276,7 @@ def grouped_allreduce_async_(
     )
 
 
+@uncompiled
 def grouped_allreduce(
     tensors: Sequence[torch.Tensor],
     average: bool | None = None,
@@ -278,6 +295,8 @@ def grouped_allreduce(
     name: of the group, the same on all ranks. Default: unnamed calls are matched by their order.
     """
     chosen = chosen_op(average, op)
+    for tensor in tensors:
+        check_is_tensor(tensor, "grouped_allreduce", name)
     pairs = [compression.compress(tensor) for tensor in tensors]
     compressed = [tensor for tensor, _ in pairs]
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in compressed):
@@ -301,6 +320,7 @@ def grouped_allreduce(
     ]
 
 
+@uncompiled
 def grouped_allreduce_(
     tensors: Sequence[torch.Tensor],
     average: bool | None = None,

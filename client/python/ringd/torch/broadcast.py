@@ -12,8 +12,9 @@ import torch
 from ringd.errors import InvalidArgumentError
 from ringd.torch import cuda_streams
 from ringd.torch.job import Communicator, current
-from ringd.torch.operations import Handle, broadcast_spec, check_tensor, start, synchronize
+from ringd.torch.operations import Handle, broadcast_spec, check_is_tensor, check_tensor, start, synchronize
 from ringd.torch.process_set import ProcessSet, communicator_of, global_process_set
+from ringd.torch.uncompiled import uncompiled
 from ringd.types import CollectiveKind, TensorSpec
 
 # Objects travel in tensors of whole powers of two, so that few sizes have to be registered.
@@ -25,6 +26,7 @@ def _full_name(communicator: Communicator, name: str | None) -> str:
     return communicator.automatic_names.next("broadcast") if name is None else f"broadcast.{name}"
 
 
+@uncompiled
 def broadcast_async(
     tensor: torch.Tensor,
     root_rank: int,
@@ -44,6 +46,7 @@ def broadcast_async(
     return start(job, output, [(spec, tensor, output)])
 
 
+@uncompiled
 def broadcast_async_(
     tensor: torch.Tensor,
     root_rank: int,
@@ -57,6 +60,7 @@ def broadcast_async_(
     return start(job, tensor, [(spec, tensor, tensor)])
 
 
+@uncompiled
 def broadcast(
     tensor: torch.Tensor,
     root_rank: int,
@@ -74,11 +78,13 @@ def broadcast(
     Raises ``InvalidArgumentError`` if the ranks disagree, or if the root or this rank is not in the
     process set; ``JobFailedError`` if the job has failed.
     """
+    check_is_tensor(tensor, "broadcast", name)
     if torch.is_grad_enabled() and tensor.requires_grad:
         return _Broadcast.apply(tensor, root_rank, name, process_set)
     return synchronize(broadcast_async(tensor, root_rank, name, process_set))
 
 
+@uncompiled
 def broadcast_(
     tensor: torch.Tensor,
     root_rank: int,
@@ -108,6 +114,7 @@ class _Broadcast(torch.autograd.Function):
         return total if is_root else torch.zeros_like(total), None, None, None
 
 
+@uncompiled
 def barrier(process_set: ProcessSet = global_process_set, name: str | None = None) -> None:
     """Returns when all ranks of the process set have called it.
 
@@ -141,6 +148,7 @@ def _pickled(obj: Any) -> bytes:
     return cloudpickle.dumps(obj)
 
 
+@uncompiled
 def broadcast_object(
     obj: Any = None,
     root_rank: int = 0,
@@ -185,6 +193,7 @@ def broadcast_object(
     return obj if is_root else pickle.loads(buffer[:size].numpy().tobytes())
 
 
+@uncompiled
 def broadcast_parameters(
     params: Mapping[str, Any] | Iterable[tuple[str, Any]],
     root_rank: int,
@@ -198,10 +207,21 @@ def broadcast_parameters(
     root_rank: whose values they are; its number in the job, also with a process set.
     process_set: the ranks that take part, the root among them. Default: all.
     """
+    if not isinstance(params, Iterable):
+        raise InvalidArgumentError(
+            f"params must be model.state_dict() or model.named_parameters(), not a {type(params).__name__}"
+        )
     named = list(params.items() if isinstance(params, Mapping) else params)
     for entry in named:
         if not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)):
             raise InvalidArgumentError("params must be a state_dict or pairs of name and tensor")
+        name, value = entry
+        if name.rpartition(".")[2] == "_extra_state" and not isinstance(value, torch.Tensor):
+            raise InvalidArgumentError(
+                f"'{name}' is what a module's get_extra_state() returns, which can't be changed in place. "
+                "Give model.named_parameters() and named_buffers(), or load all of the root's: "
+                "model.load_state_dict(hvd.broadcast_object(model.state_dict(), root_rank))"
+            )
     _broadcast_all([(name, value) for name, value in named if value is not None], root_rank, process_set)
 
 
@@ -268,6 +288,7 @@ def _memory_for(place: _TensorPlace, on_gpu: torch.Tensor | None) -> torch.Tenso
     return torch.empty(place.shape, dtype=place.dtype, device="cpu")
 
 
+@uncompiled
 def broadcast_optimizer_state(
     optimizer: torch.optim.Optimizer,
     root_rank: int,

@@ -13,9 +13,11 @@ from torch.utils.hooks import RemovableHandle
 from ringd.errors import FailedPreconditionError, RingdError
 from ringd.torch.closure_loss import reduced_loss
 from ringd.torch.compression import Compressor
+from ringd.torch.gradient_names import names_of
 from ringd.torch.gradient_slot import GradientSlot
 from ringd.torch.job import Communicator, Job, current, is_current
 from ringd.torch.process_set import ProcessSet, communicator_if_member
+from ringd.torch.uncompiled import uncompiled
 from ringd.types import OPERATION_DONE, ReduceOp
 
 # All that live, so that a parameter is reduced by one of them only.
@@ -67,11 +69,17 @@ class GradientReduction:
         # Else the hooks would keep the parameters, and these the hooks.
         weakref.finalize(self, _remove, self._hooks).atexit = False
         parameters = [parameter for group in groups for parameter in group["params"]]
-        self._names = names_of(parameters, named_parameters)
+        names = names_of(parameters, named_parameters)
+        # Of parameters that are not here, but may be added.
+        self._further_names = {
+            parameter: names.pop(parameter) for parameter in names.keys() - set(parameters)
+        }
+        self._names = names if communicator is None else communicator.gradient_names.claim(names)
         for parameter in parameters:
             self._add(parameter)
         _reductions.add(self)
         if communicator is not None:
+            job.give_back(communicator)
             self._describe(job, communicator)
 
     @property
@@ -100,11 +108,15 @@ class GradientReduction:
         known = len(self._slots) + len(self._frozen) + len(self._taken)
         if known == sum(len(group["params"]) for group in groups):
             return
+        added: dict[torch.Tensor, str] = {}
         for number, group in enumerate(groups):
             for index, parameter in enumerate(group["params"]):
                 if not any(parameter in some for some in (self._slots, self._frozen, self._taken)):
-                    self._names.setdefault(parameter, f"group.{number}.{index}")
-                    self._add(parameter)
+                    added[parameter] = self._further_names.pop(parameter, f"group.{number}.{index}")
+        communicator = self._communicator
+        self._names |= added if communicator is None else communicator.gradient_names.claim(added)
+        for parameter in added:
+            self._add(parameter)
 
     def _add(self, parameter: torch.Tensor) -> None:
         if parameter in self._slots:
@@ -118,6 +130,7 @@ class GradientReduction:
         # Weak: an optimizer that has gone must not go on reducing.
         reference = weakref.ref(self)
 
+        @uncompiled
         def on_gradient(ready: torch.Tensor) -> None:
             reduction = reference()
             if reduction is not None:
@@ -346,6 +359,7 @@ class GradientReduction:
         """Describes what is not yet described, with one call to ringd; everything after
         ``shutdown`` and ``init``, and where the process set has been added again."""
         if self._communicator is not communicator:
+            communicator.gradient_names.keep(self._names)
             self.pending.clear()
             self._undescribed.update(dict.fromkeys(self._slots.values()))
             self._job = job
@@ -368,29 +382,3 @@ def _remove(hooks: dict[torch.Tensor, RemovableHandle]) -> None:
 
 def _and_more(count: int) -> str:
     return f" (and {count} more)" if count > 0 else ""
-
-
-def names_of(
-    parameters: list[torch.Tensor], named: Iterable[tuple[str, torch.Tensor]] | None
-) -> dict[torch.Tensor, str]:
-    """A name for each of `parameters`, the same on all ranks."""
-    if named is None:
-        return {parameter: f"parameter.{index}" for index, parameter in enumerate(parameters)}
-    pairs = list(named)
-    if any(not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)) for pair in pairs):
-        raise ValueError(
-            "named_parameters must be pairs of name and parameter, as model.named_parameters() gives"
-        )
-    seen: set[str] = set()
-    for name, _ in pairs:
-        if name in seen:
-            raise ValueError(f"named_parameters has the name '{name}' more than once")
-        seen.add(name)
-    names = {parameter: name for name, parameter in reversed(pairs)}
-    unnamed = sum(parameter not in names for parameter in parameters)
-    if unnamed:
-        raise ValueError(
-            f"named_parameters lacks {unnamed} of the optimizer's {len(parameters)} parameters; "
-            "name all or none"
-        )
-    return names

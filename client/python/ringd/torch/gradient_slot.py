@@ -13,7 +13,7 @@ from ringd.torch import cuda_streams
 from ringd.torch.arena import allocate
 from ringd.torch.compression import Compressor, NoneCompressor
 from ringd.torch.job import Communicator, Job, is_current
-from ringd.torch.operations import allreduce_spec, dense
+from ringd.torch.operations import allreduce_spec, dense, layout_of
 from ringd.types import Memory, ReduceOp, TensorSpec
 
 _ringd.set_torch(torch.Tensor, torch.strided, getattr(torch._C, "_storage_Use_Count", None))
@@ -99,7 +99,7 @@ class GradientSlot(_ringd.GradientHook):
         on_gpu = cuda_streams.is_on_gpu(gradient)
         if (
             (compressed.dtype, on_gpu) != (self._dtype, self._on_gpu)
-            or compressed.shape != self.spec.shape
+            or layout_of(compressed)[1] != self.spec.shape
             or compressed.is_sparse
         ):
             self._describe_anew(compressed, on_gpu)

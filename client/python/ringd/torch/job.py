@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from ringd.context import Context
-from ringd.errors import FailedPreconditionError
+from ringd.errors import FailedPreconditionError, InvalidArgumentError
 from ringd.torch import freed_memory, horovod_variables
 from ringd.torch.device_operations import DeviceOperations
+from ringd.torch.gradient_names import GradientNames
 from ringd.torch.names import AutomaticNames
 from ringd.types import TensorSpec
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 class Communicator:
     """Among whom operations run, as long as a job lasts or a process set is registered with it.
 
-    Thread safety: `number` and `size` are constant; for the rest see ``AutomaticNames``.
+    Thread safety: `number` and `size` are constant; for the rest see ``AutomaticNames`` and
+        ``GradientNames``.
     """
 
     def __init__(self, number: int, size: int) -> None:
@@ -29,6 +31,7 @@ class Communicator:
         self.size = size
         # Unnamed operations are counted by those who take part in them.
         self.automatic_names = AutomaticNames()
+        self.gradient_names = GradientNames()
 
 
 class Job:
@@ -122,6 +125,17 @@ class Job:
             del described[spec]
         return True
 
+    def give_back(self, communicator: Communicator) -> None:
+        """What was described for gradients whose parameters have gone, unless it is in flight."""
+        with self._lock:
+            for name in communicator.gradient_names.gone():
+                key = communicator.number, f"allreduce.{name}"
+                described = self._described.get(key, {})
+                for spec in list(described):
+                    self._try_give_back(described, [spec])
+                if not described:
+                    self._described.pop(key, None)
+
     def has_in_flight(self, communicator: int) -> bool:
         """Whether an operation of this communicator has not been waited for."""
         return any(entry.communicator == communicator for entry in list(self.in_flight))
@@ -144,6 +158,7 @@ _parent_had_job = False  # when it forked this process
 
 
 def init(
+    comm: None = None,
     *,
     socket: str | None = None,
     job_id: str | None = None,
@@ -167,6 +182,7 @@ def init(
     environment has settings for it or ``RINGD_KEEP_FREED_MEMORY=0``. The first CUDA tensor opens
     its GPU, with ``RINGD_SLAB`` (512MiB) of memory there. Arguments: as ``ringd.Context``, and
 
+    comm: Horovod's argument for some ranks, or an MPI communicator; None. Default: None.
     process_sets: these are added, as by ``add_process_set``, in this order; all ranks must give the
         same. Default: none. ``"dynamic"`` is the same here: sets can be added at any time.
 
@@ -175,6 +191,11 @@ def init(
     """
     from ringd.torch.process_set import add_process_set, initial_sets, refuse_new
 
+    if comm is not None:
+        raise InvalidArgumentError(
+            "init(comm=...) is Horovod's; ringd knows its ranks from the launcher's environment and uses "
+            "no MPI. For operations among some of them: hvd.init(process_sets=[hvd.ProcessSet([0, 1])])"
+        )
     wanted = initial_sets(process_sets)
     given = {
         "socket": socket,

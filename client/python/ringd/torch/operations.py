@@ -11,6 +11,7 @@ import torch
 from ringd.errors import InvalidArgumentError, RingdError
 from ringd.torch import cuda_streams
 from ringd.torch.job import Job
+from ringd.torch.uncompiled import uncompiled
 from ringd.types import CollectiveKind, DataType, Memory, ReduceOp, TensorSpec
 
 # What synchronize() gives: a tensor, or a list of them.
@@ -35,23 +36,50 @@ DATA_TYPES: dict[torch.dtype, DataType] = {
 }
 
 
+# Of complex numbers, which are moved as pairs.
+_PARTS: dict[torch.dtype, DataType] = {
+    torch.complex32: DataType.FLOAT16,
+    torch.complex64: DataType.FLOAT32,
+    torch.complex128: DataType.FLOAT64,
+}
+
+
+def check_is_tensor(tensor: torch.Tensor, function: str, name: str | None) -> None:
+    """``InvalidArgumentError`` for numbers, lists, arrays of others."""
+    if not isinstance(tensor, torch.Tensor):
+        whole_name = function if name is None else f"{function}.{name}"
+        raise InvalidArgumentError(
+            f"{whole_name}: expected a torch.Tensor, got {type(tensor).__name__}; "
+            "torch.as_tensor(...) makes one"
+        )
+
+
 def check_tensor(tensor: torch.Tensor, name: str) -> None:
     """``InvalidArgumentError`` for what can't be moved."""
-    if not isinstance(tensor, torch.Tensor):
-        raise InvalidArgumentError(f"{name}: expected a torch.Tensor, got {type(tensor).__name__}")
+    check_is_tensor(tensor, name, None)
     if tensor.layout != torch.strided:
         raise InvalidArgumentError(f"{name}: the tensor is {tensor.layout}; only dense ones can be moved")
     if tensor.device.type not in ("cpu", "cuda"):
         raise InvalidArgumentError(
             f"{name}: the tensor is on {tensor.device}; this release moves tensors of the host and of CUDA"
         )
-    if tensor.dtype not in DATA_TYPES:
+    if tensor.dtype not in DATA_TYPES and tensor.dtype not in _PARTS:
         raise InvalidArgumentError(f"{name}: {tensor.dtype} is not supported")
+
+
+def layout_of(tensor: torch.Tensor) -> tuple[DataType, tuple[int, ...]]:
+    """Type and shape of what is moved."""
+    shape = tuple(tensor.shape)
+    if tensor.dtype in _PARTS:
+        return _PARTS[tensor.dtype], (*shape, 2)
+    return DATA_TYPES[tensor.dtype], shape
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor itself if its elements lie in memory as they are read, else a copy that does."""
     tensor = tensor.detach()
+    if tensor.is_conj():
+        tensor = tensor.resolve_conj()
     if tensor.is_neg():
         tensor = tensor.resolve_neg()
     return tensor.contiguous()
@@ -66,12 +94,15 @@ def allreduce_spec(
     communicator: int = 0,
 ) -> TensorSpec:
     check_tensor(tensor, name)
+    if tensor.is_complex() and op not in (ReduceOp.SUM, ReduceOp.AVERAGE):
+        raise InvalidArgumentError(f"{name}: complex numbers have op=Sum and Average, not {op.name}")
+    data_type, shape = layout_of(tensor)
     return TensorSpec(
         name,
         CollectiveKind.ALLREDUCE,
-        DATA_TYPES[tensor.dtype],
+        data_type,
         op,
-        tuple(tensor.shape),
+        shape,
         float(prescale),
         float(postscale),
         communicator=communicator,
@@ -80,11 +111,12 @@ def allreduce_spec(
 
 def broadcast_spec(tensor: torch.Tensor, name: str, root_rank: int, communicator: int = 0) -> TensorSpec:
     check_tensor(tensor, name)
+    data_type, shape = layout_of(tensor)
     return TensorSpec(
         name,
         CollectiveKind.BROADCAST,
-        DATA_TYPES[tensor.dtype],
-        shape=tuple(tensor.shape),
+        data_type,
+        shape=shape,
         root_rank=int(root_rank),
         communicator=communicator,
     )
@@ -143,6 +175,7 @@ class Handle(Generic[Result]):
         that synchronizes."""
         self._finish.append(action)
 
+    @uncompiled
     def poll(self) -> bool:
         """Whether ``synchronize`` would return at once."""
         device = self._job.device
@@ -153,6 +186,7 @@ class Handle(Generic[Result]):
         except RingdError:
             return True  # synchronize says what is wrong
 
+    @uncompiled
     def synchronize(self) -> Result:
         """Waits for all operations; raises the first failure after all have ended. Those on a GPU
         the current stream waits for."""
@@ -246,12 +280,20 @@ def _write_back(destination: torch.Tensor, result: torch.Tensor) -> None:
     torch.autograd.graph.increment_version(destination)
 
 
+def _check_handle(handle: Handle[Any]) -> None:
+    if not isinstance(handle, Handle):
+        raise InvalidArgumentError(
+            f"expected what a function ending in _async or _async_ returns, got {type(handle).__name__}"
+        )
+
+
 def poll(handle: Handle[Any]) -> bool:
     """Whether the operations behind `handle` have ended, so that ``synchronize`` won't block.
 
     handle: what ``allreduce_async`` or another function that ends in ``_async`` or ``_async_`` has
         returned.
     """
+    _check_handle(handle)
     return handle.poll()
 
 
@@ -264,4 +306,5 @@ def synchronize(handle: Handle[Result]) -> Result:
 
     Raises what has gone wrong, after all operations have ended.
     """
+    _check_handle(handle)
     return handle.synchronize()

@@ -16,6 +16,7 @@ from ringd.torch.allreduce import Average
 from ringd.torch.compression import Compression, Compressor
 from ringd.torch.gradient_reduction import GradientReduction
 from ringd.torch.process_set import ProcessSet, global_process_set
+from ringd.torch.uncompiled import uncompiled
 from ringd.types import ReduceOp
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class DistributedMixin:
     _should_synchronize: bool
     param_groups: list[dict[str, Any]]
 
+    @uncompiled
     def synchronize(self) -> None:
         """Waits until every ``p.grad`` is the reduced one. ``step`` does it, unless
         ``skip_synchronize`` says no."""
@@ -46,6 +48,7 @@ class DistributedMixin:
         finally:
             self._should_synchronize = True
 
+    @uncompiled
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Reduces what is not yet reduced, then steps as the optimizer itself does.
 
@@ -84,6 +87,7 @@ class DistributedMixin:
 
         return evaluate
 
+    @uncompiled
     def zero_grad(self, set_to_none: bool = True) -> None:
         """As the optimizer's own. Passes of ``backward_passes_per_step`` count from the beginning
         again.
@@ -94,6 +98,13 @@ class DistributedMixin:
         self._reduction.restart(self.param_groups)
         super().zero_grad(set_to_none)  # type: ignore[misc]
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            "a DistributedOptimizer can't be copied or pickled: its hooks are those of this job. Use "
+            "optimizer.state_dict() and load_state_dict()"
+        )
+
+    @uncompiled
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As the optimizer's own; the new parameters are reduced too."""
         super().add_param_group(param_group)  # type: ignore[misc]
@@ -181,6 +192,10 @@ def DistributedOptimizer(
     op: ReduceOp = ...,
     gradient_predivide_factor: float = ...,
     process_set: ProcessSet = ...,
+    *,
+    num_groups: int = ...,
+    groups: Any = ...,
+    sparse_as_dense: bool = ...,
 ) -> types.Distributed: ...
 def DistributedOptimizer(
     optimizer: torch.optim.Optimizer,
@@ -190,6 +205,10 @@ def DistributedOptimizer(
     op: ReduceOp = Average,
     gradient_predivide_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    *,
+    num_groups: int = 0,
+    groups: Any = None,
+    sparse_as_dense: bool = False,
 ) -> Any:
     """`optimizer`, made to step with the gradients of all ranks, or those of a process set.
 
@@ -216,6 +235,8 @@ def DistributedOptimizer(
         ``process_set.size() / factor`` after. Default: 1.0.
     process_set: the ranks whose gradients are reduced. On other ranks the optimizer steps with
         their own gradients, and waits for nobody. Default: all.
+    num_groups, groups: Horovod's hints on what to fuse, without effect: ringd learns it.
+    sparse_as_dense: False. Gradients have to be dense: ``Embedding(sparse=False)``.
 
     Raises ``FailedPreconditionError`` without ``init()`` or if the process set is not registered,
     ``ValueError`` for impossible arguments.
@@ -224,6 +245,11 @@ def DistributedOptimizer(
         raise TypeError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
     if isinstance(optimizer, DistributedMixin):
         raise InvalidArgumentError("this optimizer is distributed already")
+    if sparse_as_dense:
+        raise InvalidArgumentError(
+            "sparse_as_dense=True is Horovod's; ringd moves dense gradients only. Make embeddings with "
+            "sparse=False, as they are by default, and leave the argument out"
+        )
     if backward_passes_per_step < 1:
         raise ValueError("backward_passes_per_step must be at least 1")
     if gradient_predivide_factor <= 0:
@@ -246,7 +272,7 @@ def DistributedOptimizer(
         gradient_predivide_factor,
         process_set,
     )
-    optimizer.register_step_pre_hook(_refusing_unreduced(distributed._reduction))
+    optimizer.register_step_pre_hook(_before_step(distributed._reduction, optimizer))
     # Both optimizers have the same hooks.
     optimizer.register_load_state_dict_post_hook(_sharing(optimizer))
     return distributed
@@ -275,14 +301,18 @@ def _sharing(optimizer: torch.optim.Optimizer) -> Callable[[torch.optim.Optimize
     return after_load
 
 
-def _refusing_unreduced(reduction: GradientReduction) -> Callable[..., None]:
-    """A hook for the optimizer that was wrapped: its own step would go past the reduction."""
+def _before_step(reduction: GradientReduction, wrapped: torch.optim.Optimizer) -> Callable[..., None]:
+    """A hook for both optimizers. The wrapped one's own step would go past the reduction."""
     reference = weakref.ref(reduction)
+    reference_to_wrapped = weakref.ref(wrapped)
 
     def before_step(stepping: torch.optim.Optimizer, *_: Any) -> None:
-        found = reference()
-        # The distributed one has the same hooks.
-        if found is not None and not isinstance(stepping, DistributedMixin):
-            found.refuse_step_of_wrapped()
+        found, schedulers_own = reference(), reference_to_wrapped()
+        if not isinstance(stepping, DistributedMixin):
+            if found is not None:
+                found.refuse_step_of_wrapped()
+        elif schedulers_own is not None:
+            # Schedulers that were made before wrapping look here, and would warn of their order.
+            schedulers_own._opt_called = True  # type: ignore[attr-defined]
 
     return before_step

@@ -30,6 +30,9 @@ class Options(TypedDict, total=False):
     op: ReduceOp
     gradient_predivide_factor: float
     process_set: ProcessSet
+    num_groups: int
+    groups: Any
+    sparse_as_dense: bool
 
 
 class Distributed(DistributedMixin, optim.Optimizer):  # type: ignore[misc]

@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from ringd.torch.allreduce import Sum, allreduce_
 from ringd.torch.job import Communicator, current
 from ringd.torch.process_set import ProcessSet, communicator_of, global_process_set
+from ringd.torch.uncompiled import uncompiled
 
 # The name under which each module's sums travel, and on which communicator. Not in the module: a
 # copy of it needs another one.
@@ -64,8 +65,10 @@ class SyncBatchNorm(_BatchNorm):
             )
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        if not self.training:
-            return super().forward(input)
+        return self._forward_over_ranks(input) if self.training else super().forward(input)
+
+    @uncompiled
+    def _forward_over_ranks(self, input: torch.Tensor) -> torch.Tensor:
         communicator = communicator_of(self.process_set, current())
         if communicator.size == 1:
             return super().forward(input)

@@ -40,4 +40,27 @@ TEST_CASE("JobCoordinator: what is no id of NCCL's breaks the protocol") {
   CHECK_THAT(failures.front(), Catch::Contains("node1") && Catch::Contains("protocol"));
 }
 
+TEST_CASE(
+    "JobCoordinator: all nodes hear how a rank uses its GPU, from the rank's own node alone") {
+  JoinedNodes world(OptionsOf(2));
+  v1::NodeMessage message;
+  message.mutable_rank_device()->set_rank(1);
+  message.mutable_rank_device()->set_goes_by_host(true);
+  message.mutable_rank_device()->set_why("NCCL is missing");
+  world.coordinator.OnMessage(JoinedNodes::LinkOf(1), message, world.now);
+  for (const int node : {0, 1}) {
+    const v1::RankDevice heard =
+        world.nodes.Last(JoinedNodes::LinkOf(node), &v1::CoordinatorMessage::has_rank_device,
+                         &v1::CoordinatorMessage::rank_device);
+    CHECK(heard.rank() == 1);
+    CHECK(heard.goes_by_host());
+    CHECK(heard.why() == "NCCL is missing");
+  }
+  CHECK(world.nodes.FailuresOf(JoinedNodes::LinkOf(0)).empty());
+  world.coordinator.OnMessage(JoinedNodes::LinkOf(0), message, world.now);
+  const std::vector<std::string> failures = world.nodes.FailuresOf(JoinedNodes::LinkOf(1));
+  REQUIRE(failures.size() == 1);
+  CHECK_THAT(failures.front(), Catch::Contains("node0") && Catch::Contains("protocol"));
+}
+
 }  // namespace ringd

@@ -99,8 +99,16 @@ TEST_CASE("NodeLane: whom a tensor waits for depends on where it is") {
   lanes.job.Post(0, 1, 0, kMeta);
   // Nobody has submitted it here: it is in host memory.
   CHECK(lanes.lane->MembersWithout("a", {0, 1, 2}) == std::vector{0, 2});
+  CHECK_FALSE(lanes.lane->AllHaveSubmitted("a", {0, 1, 2}));
   // Somebody has: it is on GPUs.
   CHECK(lanes.lane->MembersWithout("a", {2}) == std::vector{2});
+  CHECK_FALSE(lanes.lane->AllHaveSubmitted("a", {2}));
+  CHECK(lanes.lane->AllHaveSubmitted("a", {}));
+  // All have it in host memory, and one is amid its part.
+  for (const std::size_t member : {0, 2}) lanes.job.Post(0, member, 0, kMeta);
+  lanes.job.view.Member(2).reducing = 1;
+  CHECK(lanes.lane->MembersWithout("a", {0, 1, 2}) == std::vector{2});
+  CHECK(lanes.lane->AllHaveSubmitted("a", {0, 1, 2}));
 }
 
 TEST_CASE("NodeLane: counts what the ranks have carried out") {

@@ -57,14 +57,16 @@ TEST_CASE("CanLearn: only all-reduces that move something") {
   CHECK_FALSE(CanLearn(broadcast));
 }
 
-TEST_CASE("TensorMeta: what is on a GPU is another tensor, and is never learned") {
+TEST_CASE("TensorMeta: what is on a GPU is another tensor, and needs a launch") {
   const TensorMeta host = Meta(DataType::kFloat32, {3});
   TensorMeta device = host;
   device.place = TensorPlace::kDevice;
   CHECK(MetaKey(host) != MetaKey(device));
   CHECK(CanFuse(device, device));
   CHECK_FALSE(CanFuse(host, device));
-  CHECK_FALSE(CanLearn(device));
+  CHECK(CanLearn(device));
+  CHECK(NeedsLaunch(device));
+  CHECK_FALSE(NeedsLaunch(host));
   CHECK(DescribeMismatch("x", {At(0, "a", host), At(1, "b", device)}) ==
         "tensor 'x': rank 0 on a submitted float32 [3] in host memory, rank 1 on b submitted "
         "float32 [3] in device memory");
@@ -74,6 +76,7 @@ TEST_CASE("TensorMeta: what takes the host path is learned as what is in host me
   TensorMeta by_host = Meta(DataType::kFloat32, {3});
   by_host.place = TensorPlace::kDeviceByHost;
   CHECK(CanLearn(by_host));
+  CHECK_FALSE(NeedsLaunch(by_host));
   CHECK(CanFuse(by_host, by_host));
   TensorMeta device = by_host;
   device.place = TensorPlace::kDevice;

@@ -13,7 +13,7 @@ namespace {
 TEST_CASE("HostPath: a tensor is submitted when its source is there, its stream gets the result") {
   CHECK(RunEmulated({}, [](const Child& child) {
           Trainer trainer(child);
-          const auto tensor = Trainer::Describe(1);
+          Registration* const tensor = trainer.Describe(1);
           void* const gradient = trainer.NewMemory(3);
           const CUdeviceptr gate = trainer.HoldUp(trainer.stream);
           const std::uint64_t operation =
@@ -38,7 +38,7 @@ TEST_CASE("HostPath: a tensor is submitted when its source is there, its stream 
 TEST_CASE("HostPath: who only waits for the operation finds its result in place") {
   CHECK(RunEmulated({}, [](const Child& child) {
           Trainer trainer(child);
-          const auto tensor = Trainer::Describe(1);
+          Registration* const tensor = trainer.Describe(1);
           void* const source = trainer.NewMemory(3);
           void* const target = trainer.NewMemory(0);
           const std::uint64_t operation =
@@ -58,8 +58,8 @@ TEST_CASE("HostPath: who only waits for the operation finds its result in place"
 TEST_CASE("HostPath: operations of one name keep their order, others go as they come") {
   CHECK(RunEmulated({}, [](const Child& child) {
           Trainer trainer(child);
-          const auto first = Trainer::Describe(1);
-          const auto other = Trainer::Describe(2);
+          Registration* const first = trainer.Describe(1);
+          Registration* const other = trainer.Describe(2);
           const CUstream early = child.NewStream();
           const CUdeviceptr gate = trainer.HoldUp(trainer.stream);
           const auto submit = [&](Registration& tensor, char value, CUstream on) {
@@ -85,7 +85,7 @@ TEST_CASE("HostPath: where there is no room for an operation, it is submitted la
   CHECK(RunEmulated({}, [](const Child& child) {
           Trainer trainer(child);
           trainer.queue.SetRoom(0);
-          const auto tensor = Trainer::Describe(1);
+          Registration* const tensor = trainer.Describe(1);
           void* const gradient = trainer.NewMemory(3);
           const std::uint64_t operation =
               CHILD_VALUE(trainer.path->Submit(*tensor, gradient, gradient, trainer.stream));
@@ -101,7 +101,7 @@ TEST_CASE("HostPath: where there is no room for an operation, it is submitted la
 TEST_CASE("HostPath: a large tensor is submitted with its first pieces, its result comes in some") {
   CHECK(RunEmulated({}, [](const Child& child) {
           Trainer trainer(child);
-          const auto tensor = Trainer::Describe(1, kLargeBytes);
+          Registration* const tensor = trainer.Describe(1, kLargeBytes);
           void* const source = trainer.NewMemory(3, kLargeBytes);
           void* const target = trainer.NewMemory(0, kLargeBytes);
           const CUstream reader = child.NewStream();
@@ -135,7 +135,7 @@ TEST_CASE("HostPath: without a record a large tensor goes as a whole") {
   CHECK(RunEmulated({}, [](const Child& child) {
           Trainer trainer(child);
           trainer.has_records = false;
-          const auto tensor = Trainer::Describe(1, kLargeBytes);
+          Registration* const tensor = trainer.Describe(1, kLargeBytes);
           void* const gradient = trainer.NewMemory(3, kLargeBytes);
           const std::uint64_t operation =
               CHILD_VALUE(trainer.path->Submit(*tensor, gradient, gradient, trainer.stream));
@@ -154,7 +154,7 @@ TEST_CASE("HostPath: without a record a large tensor goes as a whole") {
 TEST_CASE("HostPath: an operation that fails lets its stream go, and says why") {
   CHECK(RunEmulated({}, [](const Child& child) {
           Trainer trainer(child);
-          const auto tensor = Trainer::Describe(1);
+          Registration* const tensor = trainer.Describe(1);
           void* const gradient = trainer.NewMemory(3);
           const std::uint64_t operation =
               CHILD_VALUE(trainer.path->Submit(*tensor, gradient, gradient, trainer.stream));
@@ -168,15 +168,15 @@ TEST_CASE("HostPath: an operation that fails lets its stream go, and says why") 
           CHILD_CHECK(trainer.path->Consume(operation, outcome, end));
           CHILD_CHECK(outcome.status == static_cast<int>(absl::StatusCode::kInvalidArgument));
           CHILD_CHECK(*outcome.text == "the queue's words");
-          CHILD_CHECK(end.registration == tensor.get());
+          CHILD_CHECK(end.registration == tensor);
         }) == "");
 }
 
 TEST_CASE("HostPath: when the context ends, so do all operations, and streams go on") {
   CHECK(RunEmulated({}, [](const Child& child) {
           Trainer trainer(child);
-          const auto first = Trainer::Describe(1);
-          const auto second = Trainer::Describe(2);
+          Registration* const first = trainer.Describe(1);
+          Registration* const second = trainer.Describe(2);
           void* const memory = trainer.NewMemory(3);
           void* const other = trainer.NewMemory(4);
           const CUstream held = child.NewStream();
@@ -204,7 +204,7 @@ TEST_CASE("HostPath: when the context ends, so do all operations, and streams go
 TEST_CASE("HostPath: a process that ends lets streams go") {
   CHECK(RunEmulated({}, [](const Child& child) {
           Trainer trainer(child);
-          const auto tensor = Trainer::Describe(1);
+          Registration* const tensor = trainer.Describe(1);
           void* const memory = trainer.NewMemory(3);
           const std::uint64_t operation =
               CHILD_VALUE(trainer.path->Submit(*tensor, memory, memory, trainer.stream));
@@ -220,7 +220,7 @@ TEST_CASE("HostPath: a process that ends lets streams go") {
 TEST_CASE("HostPath: a GPU that has failed ends this rank's part") {
   CHECK(RunEmulated({}, [](const Child& child) {
           Trainer trainer(child);
-          const auto tensor = Trainer::Describe(1);
+          Registration* const tensor = trainer.Describe(1);
           void* const memory = trainer.NewMemory(3);
           trainer.HoldUp(trainer.stream);
           const std::uint64_t operation =
@@ -235,7 +235,7 @@ TEST_CASE("HostPath: a GPU that has failed ends this rank's part") {
 TEST_CASE("HostPath: a GPU that fails amid the pieces of a large tensor ends this rank's part") {
   CHECK(RunEmulated({{"MAX_DELAY_US", "200000"}}, [](const Child& child) {
           Trainer trainer(child);
-          const auto tensor = Trainer::Describe(1, kLargeBytes);
+          Registration* const tensor = trainer.Describe(1, kLargeBytes);
           void* const memory = trainer.NewMemory(3, kLargeBytes);
           CHILD_VALUE(trainer.path->Submit(*tensor, memory, memory, trainer.stream));
           trainer.AwaitSubmitted(1);
@@ -250,12 +250,12 @@ TEST_CASE("HostPath: a GPU that fails amid the pieces of a large tensor ends thi
 TEST_CASE("HostPath: an arena that is full is told with its setting") {
   CHECK(RunEmulated({}, [](const Child& child) {
           Trainer trainer(child, std::size_t{2} << 20);
-          const auto tensor = Trainer::Describe(1, std::size_t{2} << 20);
+          Registration* const tensor = trainer.Describe(1, std::size_t{2} << 20);
           void* const memory = trainer.NewMemory(3, std::size_t{2} << 20);
           CHILD_REFUSED(absl::StatusCode::kResourceExhausted, "arena_bytes",
                         trainer.path->Submit(*tensor, memory, memory, trainer.stream).status());
           // What fits is still taken.
-          const auto small = Trainer::Describe(2);
+          Registration* const small = trainer.Describe(2);
           CHILD_VALUE(trainer.path->Submit(*small, memory, memory, trainer.stream));
         }) == "");
 }
@@ -264,14 +264,14 @@ TEST_CASE("HostPath: more operations than there are values wait for room") {
   CHECK(RunEmulated({}, [](const Child& child) {
           Trainer trainer(child, std::size_t{64} << 20);
           trainer.queue.SetRoom(PinnedArena::kPairs + 1);
-          const auto tensor = Trainer::Describe(1, 64);
+          Registration* const tensor = trainer.Describe(1, 64);
           void* const memory = trainer.NewMemory(3);
           for (std::uint32_t i = 0; i < PinnedArena::kPairs; ++i) {
             CHILD_VALUE(trainer.path->Submit(*tensor, memory, memory, trainer.stream));
           }
           Submission record{};
           OperationEnd end;
-          end.registration = tensor.get();
+          end.registration = tensor;
           CHILD_CHECK(trainer.path->TrySubmit(record, end) == SubmitResult::kFull);
           trainer.AwaitSubmitted(1);
           trainer.queue.End(0, absl::OkStatus());

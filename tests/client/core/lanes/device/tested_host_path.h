@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -138,13 +139,14 @@ struct Trainer {
     stream = child.NewStream();
   }
 
-  static std::unique_ptr<Registration> Describe(std::uint32_t name, std::uint64_t bytes = kBytes) {
-    auto registration = std::make_unique<Registration>();
-    registration->description.name = "gradient";
-    registration->numbers.tensor = name;
-    registration->bytes = bytes;
-    registration->element_bytes = 4;
-    return registration;
+  // Stays until the host path has ended, whose thread looks at what it has.
+  Registration* Describe(std::uint32_t name, std::uint64_t bytes = kBytes) {
+    Registration& registration = registrations.emplace_back();
+    registration.description.name = "gradient";
+    registration.numbers.tensor = name;
+    registration.bytes = bytes;
+    registration.element_bytes = 4;
+    return &registration;
   }
   void* NewMemory(char value, std::size_t bytes = kBytes) const {
     const CUdeviceptr made = child.NewMemory(bytes);
@@ -179,6 +181,7 @@ struct Trainer {
   const Child& child;
   std::shared_ptr<const CudaContext> gpu;
   std::optional<Arena> arena;
+  std::list<Registration> registrations;
   TestedQueue queue;
   bool has_records = true;
   std::atomic<std::uint32_t> told{0};          // bits of pieces

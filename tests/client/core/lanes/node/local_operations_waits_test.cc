@@ -1,5 +1,6 @@
 // Waits for operations of a one-node job, and what is left of those that have ended. Runs under
 // ThreadSanitizer too.
+#include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <future>
@@ -142,6 +143,28 @@ TEST_CASE("LocalOperations: when the job fails, waiters end and nothing new is t
   Submission record{};
   end.registration = &tensor.registration;
   CHECK(job[0].operations->TrySubmit(record, end) == SubmitResult::kEnded);
+}
+
+// Another rank has not heard of the job's failure, and brings what is needed for it.
+TEST_CASE("LocalOperations: what was given up with the job is not written afterwards") {
+  LocalJob job(2);
+  Floats small(0, 1, 4);
+  std::array<float, 4> first = {1, 1, 1, 1};
+  std::array<float, 4> second = {2, 2, 2, 2};
+  const std::uint64_t given_up = Submit(job[0], small.registration, first.data());
+  const std::uint64_t later = Submit(job[0], small.registration, second.data());
+  job[0].state.Fail("another rank has died");
+  CHECK(job[0].operations->Wait(given_up, InTenSeconds()) == WaitResult::kEnded);
+  OperationOutcome outcome;
+  OperationEnd end;
+  CHECK(job[0].operations->Consume(given_up, outcome, end));
+  CHECK_FALSE(outcome.completed);
+  first = {};
+  std::array<float, 4> theirs = {10, 10, 10, 10};
+  Submit(job[1], small.registration, theirs.data());
+  static_cast<void>(job[0].operations->Wait(later, InTenSeconds()));
+  CHECK(first == std::array<float, 4>{});
+  CHECK(job[0].operations->in_flight() <= 1);
 }
 
 }  // namespace
