@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "client/cli/views/suggestion.h"
 #include "proto/types/job_weight.h"
@@ -181,7 +182,10 @@ std::optional<std::string> ExplainUnknownWord(const CLI::App& app,
     return command->get_name() == first;
   });
   if (named == all.end()) {
-    if (absl::StartsWith(first, "-")) return {};
+    if (absl::StartsWith(first, "-")) {
+      return absl::StrCat("a command is missing beside ", absl::StrJoin(arguments, " "),
+                          "; see ringctl --help");
+    }
     std::vector<std::string> names;
     for (const CLI::App* command : all) names.push_back(command->get_name());
     return absl::StrCat("there is no command ", first, DidYouMean(first, names),
