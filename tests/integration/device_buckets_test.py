@@ -196,6 +196,7 @@ DIES = """
             step()
         if is_last and sys.argv[2] == "before":
             tensors[0].all_reduce()
+            wait_until_told("dies")
             os.kill(os.getpid(), signal.SIGKILL)
         if is_last:
             # All is launched everywhere, and waits for this stream.
@@ -203,6 +204,7 @@ DIES = """
         operations = [submit(tensor) for tensor in tensors]
         say("in flight")
         if is_last:
+            wait_until_told("dies")
             time.sleep(0.5)
             os.kill(os.getpid(), signal.SIGKILL)
         for operation in operations:
@@ -223,8 +225,12 @@ DIES = """
 @pytest.mark.parametrize("layout", [[1, 1], [2]], ids=str)
 def test_a_rank_that_dies_in_a_replayed_step_is_named(cluster: Cluster, layout: list[int], when: str) -> None:
     program = DIES.replace("sys.argv[2]", repr(when))
-    job, _ = start(cluster, program, layout)
+    job, notes = start(cluster, program, layout)
     first, last = job.ranks[0], job.ranks[-1]
+    # Who heard of the death before it has submitted all could not.
+    wait_for_all(job.ranks[:-1], "in flight")
+    wait_for_event(last, "dies")
+    (notes / "dies").touch()
     lost = wait_for_event(first, "lost", 10)
     expect_words(lost["text"], "rank 1", f"pid {last.pid}")
     wait_for_event(first, "released", 5)
