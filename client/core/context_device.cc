@@ -178,6 +178,10 @@ absl::Status Context::SubmitOnDevice(Registration& tensor, const void* source, v
   end.device_block = places->block;
   if (absl::Status status = EnqueueOnDevice(record, end); !status.ok()) {
     if (places->block != nullptr) device_staging_->GiveBack(*places->block);
+    // The next one follows the wait, then.
+    if ((record.flags & kFollowsStreamWait) != 0) {
+      a_stream_waits_.store(true, std::memory_order_relaxed);
+    }
     return status;
   }
   if (places->block != nullptr) device_staging_->Begin(*places->block, record.sequence);
