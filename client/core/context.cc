@@ -104,11 +104,7 @@ Context::~Context() {
   while (AnyWaiter() && Clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  // A stream that still copies, or releases another one, must find the slab there.
-  const bool quiet = (device_staging_ == nullptr || device_staging_->WaitUntilQuiet(deadline)) &&
-                     (device_memory_ == nullptr || (device_memory_->WaitReleased(deadline) &&
-                                                    device_memory_->WaitSignalled(deadline)));
-  if (!quiet) {
+  if (!StreamsAreDone(deadline)) {
     static_cast<void>(device_memory_.release());
     static_cast<void>(launch_servant_.release());
   }
@@ -121,6 +117,15 @@ Context::~Context() {
   static_cast<void>(heap_.release());
   static_cast<void>(heap_slab_.release());
   arena_.Keep();
+}
+
+// A stream that still copies, signals, or releases another one, must find the slab there.
+bool Context::StreamsAreDone(Clock::time_point deadline) {
+  if (device_staging_ != nullptr && !device_staging_->WaitUntilQuiet(deadline)) return false;
+  if (device_memory_ == nullptr) return true;
+  const MutexLock lock(timeline_pairs_mutex_);
+  return device_memory_->WaitReleased(deadline) &&
+         device_memory_->WaitSignalled(timeline_pairs_, deadline);
 }
 
 void Context::EndPart(Farewell farewell) {

@@ -201,6 +201,7 @@ class Context {
   // at that ends this rank's part.
   absl::Status Finish(std::span<const OperationEnd> ends);
   // Goes on to a pair that may be used or is in flight. False: there is none.
+  bool StreamsAreDone(Clock::time_point deadline) ABSL_LOCKS_EXCLUDED(timeline_pairs_mutex_);
   bool FindTimelinePair() ABSL_EXCLUSIVE_LOCKS_REQUIRED(timeline_pairs_mutex_);
   absl::Status SubmitOnDevice(Registration& tensor, const void* source, void* destination,
                               void* stream, ringd_operation* operation);

@@ -1,6 +1,5 @@
 #include "client/core/lanes/device/device_memory.h"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -105,23 +104,17 @@ absl::Status DeviceMemory::CopyOut(DeviceAddress to, std::uint64_t offset, std::
 
 absl::Status DeviceMemory::SignalReady(void* stream, std::uint32_t pair,
                                        std::uint64_t sequence) const {
-  const std::uint64_t value = TimelineValueOf(sequence);
-  absl::Status status = timeline_.Signal(stream, ReadySlot(pair), value);
-  if (!status.ok()) return status;
-  const MutexLock lock(mutex_);
-  std::uint64_t& last = signals_[pair];
-  last = std::max(last, value);
-  return status;
+  return timeline_.Signal(stream, ReadySlot(pair), TimelineValueOf(sequence));
 }
 
-bool DeviceMemory::WaitSignalled(Clock::time_point deadline) const {
+bool DeviceMemory::WaitSignalled(const TimelinePairs& pairs, Clock::time_point deadline) const {
   std::vector<TimelineMark> marks;
-  {
-    const MutexLock lock(mutex_);
-    for (const auto& [pair, value] : signals_) {
-      const absl::StatusOr<TimelineMark> mark = timeline_.At(ReadySlot(pair), value);
-      if (mark.ok()) marks.push_back(*mark);
-    }
+  for (std::uint32_t pair = 0; pair < kTimelinePairs; ++pair) {
+    const std::optional<std::uint64_t> sequence = pairs.LastOf(pair);
+    if (!sequence.has_value()) continue;
+    const absl::StatusOr<TimelineMark> mark =
+        timeline_.At(ReadySlot(pair), TimelineValueOf(*sequence));
+    if (mark.ok()) marks.push_back(*mark);
   }
   if (marks.empty()) return true;
   absl::StatusOr<CudaStream> stream = CudaStream::Create(gpu_);

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,6 +17,7 @@
 #include "backends/cuda/timeline.h"
 #include "client/core/lanes/device/slab_inbox.h"
 #include "client/core/lanes/device/staging_memory.h"
+#include "client/core/lanes/device/timeline_pairs.h"
 #include "client/core/tensors/arena_allocator.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
@@ -79,8 +79,7 @@ class DeviceMemory final : public StagingMemory {
                        StreamHandle stream) const override;
 
   // Puts on `stream`: the operation's source is ready.
-  absl::Status SignalReady(void* stream, std::uint32_t pair, std::uint64_t sequence) const
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status SignalReady(void* stream, std::uint32_t pair, std::uint64_t sequence) const;
   absl::Status WaitForResult(StreamHandle stream, std::uint32_t pair,
                              std::uint64_t sequence) const override;
   // Ends all waits for the results of these pairs, now and later. Best effort: there is nothing to
@@ -92,9 +91,9 @@ class DeviceMemory final : public StagingMemory {
     return !absl::IsDeadlineExceeded(timeline_.WaitReleased(deadline));
   }
 
-  // False: by `deadline` some stream has not come to where SignalReady has put a value, and needs
-  // the memory.
-  [[nodiscard]] bool WaitSignalled(Clock::time_point deadline) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // False: by `deadline` some stream has not come to where SignalReady has put a value for an
+  // operation of `pairs`, and needs the memory.
+  [[nodiscard]] bool WaitSignalled(const TimelinePairs& pairs, Clock::time_point deadline) const;
 
  private:
   DeviceMemory(std::shared_ptr<const CudaContext> gpu, std::optional<ImportedSlab> slab,
@@ -107,8 +106,6 @@ class DeviceMemory final : public StagingMemory {
   const Timeline timeline_;
   mutable Mutex mutex_;
   ArenaAllocator allocator_ ABSL_GUARDED_BY(mutex_);  // of what is behind the timeline
-  // By pair: the last value that some stream is to write.
-  mutable std::map<std::uint32_t, std::uint64_t> signals_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ringd::client

@@ -18,7 +18,9 @@ namespace ringd::client {
 class TimelinePairs {
  public:
   std::uint32_t next() const noexcept { return next_; }
-  // The operation that had the next pair before; nothing: none had.
+  // The operation that had the pair last; nothing: none had. Requirement: pair < kTimelinePairs.
+  std::optional<std::uint64_t> LastOf(std::uint32_t pair) const noexcept { return last_[pair]; }
+  // The same of the next one.
   std::optional<std::uint64_t> LastOfNext() const noexcept { return last_[next_]; }
 
   // Passes the next pair over.
