@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/jobs/job.h"
-#include "daemon/sessions/proc_stat.h"
+#include "proto/base/proc_stat.h"
 
 namespace ringd {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/sessions/proc_stat.h"
+#include "proto/base/proc_stat.h"
 
 namespace ringd {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/logging/log.h"
-#include "daemon/sessions/proc_stat.h"
 #include "daemon/supervisor/engine_program.h"
 #include "daemon/supervisor/engines.h"
+#include "proto/base/proc_stat.h"
 
 namespace ringd {
 namespace {

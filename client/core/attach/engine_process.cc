@@ -4,8 +4,11 @@
 
 #include <fstream>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/proc_stat.h"
 
 namespace ringd::client {
 namespace {
@@ -38,11 +41,9 @@ std::string DescribeEngine(pid_t pid) {
   if (pid <= 0) return "";
   const std::string folder = EngineFolder(pid);
   if (folder.empty()) return "";
-  // The state follows the name, which stands in parentheses (proc(5)).
-  const std::string stat = FirstLine(folder + "stat");
-  const std::size_t end = stat.rfind(')');
-  if (end == std::string::npos || end + 2 >= stat.size()) return "";
-  switch (stat[end + 2]) {
+  const std::vector<std::string> stat = ReadProcStat(folder);
+  if (stat.empty()) return "";
+  switch (stat[kProcStatState].front()) {
     case 'R':
       return "running";
     case 'S':

@@ -1,7 +1,6 @@
 #include "client/core/attach/hydra_job.h"
 
 #include <cstddef>
-#include <fstream>
 #include <optional>
 #include <vector>
 
@@ -10,32 +9,23 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "proto/base/proc_stat.h"
+#include "proto/base/read_file.h"
 
 namespace ringd::client {
 namespace {
 
 // Shells and wrappers stand between a rank and its proxy.
 constexpr int kMaxAncestors = 32;
-constexpr std::size_t kMaxFileBytes = 16 * 1024;
-
-std::string FileText(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMaxFileBytes, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  return text;
-}
+// A proxy's is far shorter.
+constexpr std::size_t kMaxCommandLineBytes = 16 * 1024;
 
 // 0: it can't be told.
 pid_t ParentOf(const std::string& process_folder) {
-  const std::string stat = FileText(absl::StrCat(process_folder, "/stat"));
-  // "PID (NAME) STATE PARENT ..."; the name may have brackets and spaces in it.
-  const std::size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos) return 0;
-  const std::vector<absl::string_view> fields =
-      absl::StrSplit(absl::string_view(stat).substr(name_end + 1), ' ', absl::SkipEmpty());
+  const std::vector<std::string> stat = ReadProcStat(process_folder);
   pid_t parent = 0;
-  return fields.size() > 1 && absl::SimpleAtoi(fields[1], &parent) ? parent : 0;
+  return stat.size() > kProcStatParent && absl::SimpleAtoi(stat[kProcStatParent], &parent) ? parent
+                                                                                           : 0;
 }
 
 // The value behind `option`; empty if it is not there.
@@ -65,8 +55,10 @@ std::string HydraJob(pid_t process, const std::string& proc_folder) {
   for (int i = 0; i < kMaxAncestors; ++i) {
     process = ParentOf(absl::StrCat(proc_folder, "/", process));
     if (process <= 1) break;
-    const std::string line = FileText(absl::StrCat(proc_folder, "/", process, "/cmdline"));
-    if (std::optional<std::string> job = JobOfProxy(line); job.has_value()) return *std::move(job);
+    const auto line =
+        ReadFile(absl::StrCat(proc_folder, "/", process, "/cmdline"), kMaxCommandLineBytes);
+    if (!line.ok()) continue;
+    if (std::optional<std::string> job = JobOfProxy(*line); job.has_value()) return *std::move(job);
   }
   return "";
 }

@@ -10,9 +10,9 @@
 #include <functional>
 #include <thread>
 
-#include "daemon/sessions/proc_stat.h"
 #include "daemon/sessions/process_exit.h"
 #include "proto/base/clock.h"
+#include "proto/base/proc_stat.h"
 
 namespace ringd {
 namespace {

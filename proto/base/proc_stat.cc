@@ -1,4 +1,4 @@
-#include "daemon/sessions/proc_stat.h"
+#include "proto/base/proc_stat.h"
 
 #include <iterator>
 #include <sstream>
@@ -14,9 +14,8 @@ constexpr std::size_t kLineBytes = 4096;
 
 }  // namespace
 
-std::vector<std::string> ReadProcStat(pid_t pid) {
-  if (pid <= 0) return {};
-  const auto text = ReadFile(absl::StrCat("/proc/", pid, "/stat"), kLineBytes);
+std::vector<std::string> ReadProcStat(const std::string& folder) {
+  const auto text = ReadFile(folder + "/stat", kLineBytes);
   if (!text.ok()) return {};
   // The command's name may hold spaces, parentheses and line ends: the fields begin after the last
   // ')'.
@@ -24,6 +23,11 @@ std::vector<std::string> ReadProcStat(pid_t pid) {
   if (end == std::string::npos) return {};
   std::istringstream rest(text->substr(end + 1));
   return {std::istream_iterator<std::string>(rest), std::istream_iterator<std::string>()};
+}
+
+std::vector<std::string> ReadProcStat(pid_t pid) {
+  if (pid <= 0) return {};
+  return ReadProcStat(absl::StrCat("/proc/", pid));
 }
 
 bool IsRunnable(pid_t pid) {

@@ -1,6 +1,6 @@
-// The kernel's line about a process, /proc/PID/stat; see proc(5).
-#ifndef RINGD_DAEMON_SESSIONS_PROC_STAT_H_
-#define RINGD_DAEMON_SESSIONS_PROC_STAT_H_
+// The kernel's line about a process or a thread, /proc/PID/stat; see proc(5).
+#ifndef RINGD_PROTO_BASE_PROC_STAT_H_
+#define RINGD_PROTO_BASE_PROC_STAT_H_
 
 #include <sys/types.h>
 
@@ -12,9 +12,13 @@ namespace ringd {
 
 // Where in ReadProcStat's result these are.
 inline constexpr std::size_t kProcStatState = 0;  // field 3 of proc(5)
+inline constexpr std::size_t kProcStatParent = 4 - 3;
 inline constexpr std::size_t kProcStatExitCode = 52 - 3;
 
-// The fields from the state on; empty if they can't be read.
+// The fields from the state on, or none if they can't be read: of the file in `folder`, as
+// "/proc/17" or "/proc/17/task/18".
+std::vector<std::string> ReadProcStat(const std::string& folder);
+// Of a process; none if `pid` can't be one's.
 std::vector<std::string> ReadProcStat(pid_t pid);
 
 // True if the process exists and is stopped (SIGSTOP, a debugger).
@@ -24,4 +28,4 @@ bool IsRunnable(pid_t pid);
 
 }  // namespace ringd
 
-#endif  // RINGD_DAEMON_SESSIONS_PROC_STAT_H_
+#endif  // RINGD_PROTO_BASE_PROC_STAT_H_
