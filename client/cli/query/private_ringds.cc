@@ -23,18 +23,15 @@ constexpr std::size_t kMostSockets = 16;
 // A listener's queue takes a connection at once, whatever the listener does.
 constexpr std::chrono::milliseconds kConnectTimeout{200};
 
-bool IsOwn(const fs::path& path, mode_t type) {
+// No link, and without the permissions of `forbidden`.
+bool IsOwn(const fs::path& path, mode_t type, mode_t forbidden = 0) {
   struct stat status {};
   return ::lstat(path.c_str(), &status) == 0 && (status.st_mode & S_IFMT) == type &&
-         status.st_uid == ::geteuid();
+         status.st_uid == ::geteuid() && (status.st_mode & forbidden) == 0;
 }
 
-// No link, and nobody else may put anything into it.
-bool IsOwnFolder(const fs::path& path) {
-  struct stat status {};
-  return IsOwn(path, S_IFDIR) && ::lstat(path.c_str(), &status) == 0 &&
-         (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
-}
+// Nobody else may put anything into it.
+bool IsOwnFolder(const fs::path& path) { return IsOwn(path, S_IFDIR, S_IWGRP | S_IWOTH); }
 
 bool IsRunName(std::string_view name) {
   constexpr std::string_view kTemplate = kPrivateName;
