@@ -7,54 +7,13 @@
 
 #include "client/cli/views/json_output.h"
 #include "client/cli/views/table.h"
+#include "tests/client/cli/two_nodes.h"
 
 namespace ringd::cli {
 namespace {
 
 using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
-
-v1::Member Rank(int rank, int node, const char* state) {
-  v1::Member member;
-  member.set_rank(rank);
-  member.set_local_rank(rank % 2);
-  member.set_pid(4000 + rank);
-  member.set_host("node-" + std::to_string(node));
-  member.set_node_index(node);
-  member.set_state(state);
-  return member;
-}
-
-v1::CommunicatorsReply TwoNodes() {
-  v1::CommunicatorsReply reply;
-  reply.set_schema_version(1);
-  v1::Communicator* communicator = reply.add_communicators();
-  communicator->set_communicator(1);
-  communicator->set_job_id("run-1");
-  communicator->set_name("world");
-  communicator->set_state("running");
-  communicator->set_size(4);
-  communicator->set_node_count(2);
-  communicator->set_coordinator("node-0");
-  communicator->set_backend("ucx");
-  communicator->set_tensors(1234);
-  communicator->set_operations(56);
-  communicator->set_bytes_reduced(3 << 20);
-  communicator->set_bytes_reduced_per_second(1.5 * (1 << 30));
-  communicator->set_operations_per_second(12);
-  communicator->set_busy_share(0.37);
-  for (int rank = 0; rank < 4; ++rank) {
-    *communicator->add_members() = Rank(rank, rank / 2, "running");
-  }
-  v1::Link* link = communicator->add_links();
-  link->set_node_index(1);
-  link->set_host("node-1");
-  link->set_transports("tcp/lo");
-  link->set_connections(3);
-  link->set_bulk_connections(2);
-  link->set_connections_reason("one was refused");
-  return reply;
-}
 
 }  // namespace
 
@@ -86,70 +45,6 @@ TEST_CASE("RenderHiddenJobs: one line says how many jobs of others a list leaves
   CHECK(RenderJobs(reply, false, {}) == "No jobs on this node.\n");
   reply.set_hidden_jobs(2);
   CHECK(RenderJobs(reply, false, {}) == "No jobs of this user on this node.\n");
-}
-
-TEST_CASE("RenderCommunicators: shows the ring, and cuts a long one short") {
-  v1::CommunicatorsReply reply = TwoNodes();
-  CHECK_THAT(RenderCommunicators(reply, {}), !Contains("ring  "));
-  for (const char* node : {"node-0", "node-1", "node-2"}) {
-    reply.mutable_communicators(0)->add_ring(node);
-  }
-  CHECK_THAT(RenderCommunicators(reply, {}), Contains("node-0 > node-1 > node-2 > node-0\n"));
-  for (int node = 3; node < 40; ++node) {
-    reply.mutable_communicators(0)->add_ring("node-" + std::to_string(node));
-  }
-  CHECK_THAT(RenderCommunicators(reply, {}), Contains("node-11 > 28 more > node-0\n"));
-}
-
-TEST_CASE("RenderCommunicators: of ranks on one node, nothing that is about other nodes") {
-  v1::CommunicatorsReply reply = TwoNodes();
-  v1::Communicator& communicator = *reply.mutable_communicators(0);
-  CHECK_THAT(RenderCommunicators(reply, {}), Contains("negotiation") && Contains("schedule"));
-  communicator.set_node_count(1);
-  communicator.set_busy_share(0);
-  communicator.set_bytes_sent(0);
-  communicator.set_negotiation_messages(0);
-  communicator.set_learned_buckets(0);
-  CHECK_THAT(RenderCommunicators(reply, {}),
-             Contains("on the wire     nothing: all ranks are on this node\n") &&
-                 !Contains("busy") && !Contains("negotiation") && !Contains("learned"));
-  // Tensors on a GPU go through the engine there, too.
-  communicator.set_negotiation_messages(3);
-  communicator.set_busy_share(0.5);
-  CHECK_THAT(RenderCommunicators(reply, {}), Contains("3 messages") && Contains("busy 50 %"));
-}
-
-TEST_CASE("RenderCommunicators: of ranks on one node, how they get at ordinary memory") {
-  v1::CommunicatorsReply reply = TwoNodes();
-  CHECK_THAT(RenderCommunicators(reply, {}), !Contains("outside arena"));
-  reply.mutable_communicators(0)->set_ordinary_memory("read directly");
-  CHECK_THAT(RenderCommunicators(reply, {}), Contains("outside arena   read directly\n"));
-}
-
-TEST_CASE(
-    "RenderCommunicators: of ranks on several nodes, their rank exchange, or why there is none") {
-  v1::CommunicatorsReply reply = TwoNodes();
-  CHECK_THAT(RenderCommunicators(reply, {}), !Contains("rank exchange"));
-  v1::RankExchange& path = *reply.mutable_communicators(0)->mutable_rank_exchange();
-  path.set_why_not("ringd on node-b takes no part");
-  CHECK_THAT(RenderCommunicators(reply, {}),
-             Contains("rank exchange   none: ringd on node-b takes no part\n"));
-  path.set_limit_bytes(8192);
-  path.set_completed(1);
-  path.set_given_up(2);
-  CHECK_THAT(RenderCommunicators(reply, {}),
-             Contains("none: ringd on node-b takes no part; 1 operation, 2 given up\n"));
-  path.clear_why_not();
-  path.set_open(true);
-  CHECK_THAT(RenderCommunicators(reply, {}),
-             Contains("rank exchange   up to 8 KiB; 1 operation, 2 given up\n"));
-  path.set_flat_bytes(8192);
-  CHECK_THAT(RenderCommunicators(reply, {}),
-             Contains("rank exchange   up to 8 KiB; 1 operation, 2 given up\n"));
-  path.set_flat_bytes(2500);
-  CHECK_THAT(
-      RenderCommunicators(reply, {}),
-      Contains("rank exchange   up to 8 KiB, by a tree of nodes from 2.4 KiB on; 1 operation"));
 }
 
 TEST_CASE("RenderStatus: says what runs where, and no word of refusals if there were none") {
@@ -201,18 +96,6 @@ TEST_CASE("RenderJobs: names the cause of a failure and the ranks that are missi
   CHECK_THAT(text, Contains("job b waits for ranks 1, 2\n"));
   CHECK_THAT(text, Contains("JOB  STATE"));
   CHECK_THAT(text, Contains("WEIGHT") && Contains("42"));
-}
-
-TEST_CASE("RenderCommunicators: shows members, links, bytes and rates") {
-  const std::string text = RenderCommunicators(TwoNodes(), {});
-  CHECK_THAT(text, Contains("job run-1, world (communicator 1, generation 0): running\n"));
-  CHECK_THAT(text, Contains("4 ranks on 2 nodes; this is node 0, coordinator node-0"));
-  CHECK_THAT(text, Contains("3 MiB in 56 operations, 1,234 tensors submitted"));
-  CHECK_THAT(text, Contains("1.5 GiB/s, 12 operations/s, busy 37 %"));
-  CHECK_THAT(text, Contains("   3      1     1  node-1  4003  running\n"));
-  CHECK_THAT(text,
-             Contains("      1  node-1  tcp/lo                3         2  one was refused\n"));
-  CHECK_THAT(text, !Contains("BUCKET"));
 }
 
 TEST_CASE("RenderQueues: shows the oldest tensors of a rank and for whom they wait") {

@@ -350,13 +350,11 @@ def parameters_of_two_optimizers() -> None:
 
 
 def two_models_of_one_class() -> None:
-    """Their parameters have the same names, and the ranks run their backward passes in another
-    order."""
+    """Their parameters have the same names; each rank has its own order of backward passes."""
     models = Net(), Net()
     optimizers = [distributed(model) for model in models]
-    losses = [lambda: loss_of(models[0], 0), lambda: 100.0 * loss_of(models[1], 0)]
-    for loss in losses if hvd.rank() == 0 else reversed(losses):
-        loss().backward()
+    for number in (0, 1) if hvd.rank() == 0 else (1, 0):
+        (100.0**number * loss_of(models[number], 0)).backward()
     for optimizer in optimizers:
         optimizer.synchronize()
     small, large = (gradient_of(model.last) for model in models)
