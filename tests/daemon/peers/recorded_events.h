@@ -31,7 +31,7 @@ struct StreamRecord {
 };
 
 // Thread safety: any thread.
-class RecordedEvents final : public PeerEvents {
+class RecordedEvents : public PeerEvents {
  public:
   void OnNodeConnected(StreamId stream, ExpectationId job, std::string from) override {
     Change(stream, [&](StreamRecord& record) {

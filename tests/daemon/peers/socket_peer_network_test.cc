@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <string>
+#include <utility>
 
 #include "tests/count_descriptors.h"
 #include "tests/daemon/peers/peer_host.h"
@@ -51,6 +52,17 @@ struct Pair {
   PeerHost node{""};
   StreamId opened;
   StreamId accepted;
+};
+
+// Turns each node away as soon as it is told of it, when its connection is still to be handed in.
+struct TurningAway : RecordedEvents {
+  void OnNodeConnected(StreamId stream, ExpectationId job, std::string from) override {
+    RecordedEvents::OnNodeConnected(stream, job, std::move(from));
+    network->Send(stream, NumberedReply(7));
+    network->Close(stream, absl::FailedPreconditionError("not now"));
+  }
+
+  PeerNetwork* network = nullptr;
 };
 
 }  // namespace
@@ -242,6 +254,18 @@ TEST_CASE("SocketPeerNetwork: closing at the coordinator tells the node the reas
   CHECK(at_node.why.message().size() >= 2000);
   CHECK(text.rfind(std::string(at_node.why.message()), 0) == 0);
   CHECK(pair.host.events.Get(pair.accepted).why == absl::UnauthenticatedError(text));
+}
+
+TEST_CASE("SocketPeerNetwork: a node that is turned away as soon as it comes hears the reason") {
+  TurningAway events;  // outlives the host's streams
+  PeerHost host, node("");
+  events.network = host.network.get();
+  host.network->SetEvents(&events);
+  const StreamId opened = node.Connect(host.address(), seconds(20));
+  REQUIRE(WaitForEnd(node.events, opened));
+  const StreamRecord at_node = node.events.Get(opened);
+  CHECK(at_node.why == absl::FailedPreconditionError("not now"));
+  CHECK(at_node.from_coordinator.size() == 1);
 }
 
 TEST_CASE("SocketPeerNetwork: a stream closed before it stands ends soon with that reason") {
