@@ -78,7 +78,7 @@ class RecordedEvents : public PeerEvents {
 
   // True if `condition` became true before the timeout.
   bool WaitFor(const std::function<bool(const Records&)>& condition,
-               std::chrono::milliseconds timeout = std::chrono::seconds(10)) {
+               std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
     const Clock::time_point deadline = Clock::now() + timeout;
     MutexLock lock(mutex_);
     while (!condition(records_)) {
