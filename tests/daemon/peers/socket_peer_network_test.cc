@@ -360,7 +360,7 @@ TEST_CASE("SocketPeerNetwork: a message of 30 MiB arrives whole") {
 
 TEST_CASE("SocketPeerNetwork: shutting down ends every stream and later ones are turned away") {
   Pair pair;
-  pair.host.network->Shutdown(In(seconds(3)));
+  pair.host.network->Shutdown(In(seconds(30)));
   CHECK(pair.host.events.Get(pair.accepted).disconnected == 1);
   REQUIRE(WaitForEnd(pair.node.events, pair.opened));
   CHECK(pair.node.events.Get(pair.opened).why.code() == absl::StatusCode::kCancelled);
