@@ -76,12 +76,9 @@ PyObject* SetTorch(PyObject* /*module*/, PyObject* arguments) {
   }
   Torch made{};
   const std::pair<PyObject**, const char*> methods[] = {
-      {&made.data_ptr, "data_ptr"},
-      {&made.is_contiguous, "is_contiguous"},
-      {&made.is_conj, "is_conj"},
-      {&made.is_neg, "is_neg"},
-      {&made.is_view, "_is_view"},
-      {&made.untyped_storage, "untyped_storage"},
+      {&made.data_ptr, "data_ptr"}, {&made.is_contiguous, "is_contiguous"},
+      {&made.is_conj, "is_conj"},   {&made.is_neg, "is_neg"},
+      {&made.is_view, "_is_view"},  {&made.untyped_storage, "untyped_storage"},
   };
   for (const auto& [method, name] : methods) {
     *method = PyObject_GetAttrString(type, name);

@@ -94,6 +94,8 @@ class Twice(torch.optim.Optimizer):
     """Steps up to where the loss is larger, and from the gradient there (sharpness-aware), as the
     implementation that is best known."""
 
+    param_groups: list[dict[str, Any]]
+
     def __init__(self, parameters: Any) -> None:
         super().__init__(parameters, {"rho": 0.1})
         self.base_optimizer = torch.optim.SGD(self.param_groups, lr=0.1)

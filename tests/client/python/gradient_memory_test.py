@@ -141,7 +141,7 @@ def detached(part: torch.Tensor) -> torch.Tensor:
     return part.detach()
 
 
-# What has a buffer to itself, and is no view, can't be told from a gradient that is not in a buffer.
+# What has a buffer to itself, and is no view, can't be told from a gradient outside of buffers.
 @pytest.mark.parametrize(("form", "alone"), [(plain_view, False), (plain_view, True), (detached, False)])
 @pytest.mark.parametrize("from_step", [0, 2])
 def test_gradients_in_one_buffer_stay_there(

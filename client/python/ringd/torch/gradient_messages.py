@@ -44,8 +44,8 @@ def changed(names: Sequence[str]) -> str:
 
 
 def skipped(names: Sequence[str], passes: int) -> str:
-    """`passes`: those of ``backward_passes_per_step``, if some of them are still to come; else 0."""
-    state = f"has not had all of its {passes} passes, nor been reduced" if passes else "is still being reduced"
+    """`passes`: ``backward_passes_per_step``, if some of them are still to come; else 0."""
+    state = f"is not reduced, amid its {passes} passes" if passes else "is still being reduced"
     return (
         f"step() in skip_synchronize(), but the gradient of {listed(names)} {state}: call "
         "optimizer.synchronize() before it"

@@ -335,8 +335,8 @@ class GradientReduction:
             raise FailedPreconditionError(gradient_messages.skipped(self._names_of(slots), passes))
 
     def refuse_scaled(self) -> None:
-        """For a step that GradScaler has prepared: ``FailedPreconditionError`` if the gradients that
-        it has looked at were not reduced."""
+        """For a step that GradScaler has prepared: ``FailedPreconditionError`` if the gradients
+        that it has looked at were not reduced."""
         if not self.synchronized and self._shared_by(current()) is not None:
             raise FailedPreconditionError(gradient_messages.scaled())
 

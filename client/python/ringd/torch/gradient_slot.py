@@ -224,8 +224,8 @@ class GradientSlot(_ringd.GradientHook):
 
 def _stays_where_it_is(gradient: torch.Tensor) -> bool:
     """Whether memory of the arena can't take its place: it is of another order (channels-last),
-    which the kernels of fused optimizers expect to be the parameter's, or a part of a larger memory,
-    which the program may use as a whole (one buffer for all gradients)."""
+    which the kernels of fused optimizers expect to be the parameter's, or a part of a larger
+    memory, which the program may use as a whole (one buffer for all gradients)."""
     return (
         not gradient.is_contiguous()
         or gradient._is_view()
