@@ -99,12 +99,19 @@ def test_a_forked_child_is_not_the_rank(cluster: Cluster) -> None:
         import ringd, ringd.torch as hvd
         import torch
 
-        hvd.init()
+        one = hvd.ProcessSet([1])
+        hvd.init(process_sets=[one])
+        place = hvd.rank(), hvd.size()
         child = os.fork()
         if child == 0:
             code = 1
             try:
                 assert not hvd.is_initialized()
+                # What it takes to share work among a rank's DataLoader workers.
+                assert (hvd.rank(), hvd.size()) == place, (hvd.rank(), hvd.size(), place)
+                assert (hvd.local_rank(), hvd.local_size(), hvd.cross_size()) == (*place, 1)
+                assert hvd.global_process_set.rank() == place[0] and one.included() == (place[0] == 1)
+                assert hvd.global_process_set.included() and hvd.global_process_set.size() == 2
                 hvd.allreduce(torch.ones(3))
             except ringd.FailedPreconditionError as error:
                 # What it could not do, init, is not what it is told to do.
