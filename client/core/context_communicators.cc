@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/core/context.h"
+#include "proto/base/text.h"
 #include "proto/operations/operation_traits.h"
 #include "proto/types/ids.h"
 
