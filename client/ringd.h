@@ -239,6 +239,11 @@ RINGD_EXPORT ringd_status ringd_leave(ringd_context* context);
 /* Since 1.1. As ringd_leave, but for a rank that has failed: all other ranks of the job are told,
  * as if this process had died. */
 RINGD_EXPORT ringd_status ringd_abandon(ringd_context* context);
+/* Since 1.5. As ringd_abandon, and tells the other ranks why: they hear this process's rank and
+ * pid, and `text`, which says what has become of it, as "ended by an uncaught exception: ...".
+ * Line ends in it become spaces, and of more than 512 bytes the first are taken. NULL or empty: as
+ * ringd_abandon. */
+RINGD_EXPORT ringd_status ringd_abandon_because(ringd_context* context, const char* text);
 RINGD_EXPORT ringd_status ringd_get_place(ringd_context* context, ringd_place* place);
 
 /* Arena memory: shared with ringd, so that tensors in it are reduced where they are, without a

@@ -128,21 +128,25 @@ bool Context::StreamsAreDone(Clock::time_point deadline) {
          device_memory_->WaitSignalled(timeline_pairs_, deadline);
 }
 
-void Context::EndPart(Farewell farewell) {
+void Context::EndPart(Farewell farewell, absl::string_view failure) {
   if (part_ended_.exchange(true)) return;
   const bool reachable = state_.phase() < SessionState::Phase::kLost;
-  const bool leaves = reachable && farewell == Farewell::kLeave;
-  const auto leave = [this] { static_cast<void>(control_->Leave(Clock::now() + kCloseDeadline)); };
-  // Before anybody hears that an operation was cancelled: until ringd has answered it may read and
-  // write its memory.
-  if (leaves && local_operations_ == nullptr) leave();
+  const bool leaves = farewell == Farewell::kLeave;
+  const bool tells = reachable && (leaves || !failure.empty());
+  const auto tell = [this, failure] {
+    static_cast<void>(control_->Leave(failure, Clock::now() + kCloseDeadline));
+  };
+  // Who leaves in order does so before anybody hears that an operation was cancelled: until ringd
+  // has answered it may read and write its memory.
+  const bool tells_first = leaves && local_operations_ == nullptr;
+  if (tells && tells_first) tell();
   state_.Close();
   WakeWaiters();
   if (background_helper_ != nullptr) background_helper_->Stop();
   // Before the others hear of it: who leaves may do with its memory what it likes.
   if (local_operations_ != nullptr) local_operations_->GiveUp();
   node_lanes_.GiveUp();
-  if (leaves && local_operations_ != nullptr) leave();
+  if (tells && !tells_first) tell();
   lifeline_.Stop();
   fork_guard_.ForgetLifeline();
   lifeline_.Hang();

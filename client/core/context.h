@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "client/core/attach/attachment.h"
 #include "client/core/attach/control_channel.h"
 #include "client/core/attach/fork_guard.h"
@@ -67,10 +68,11 @@ class Context {
   static constexpr std::chrono::milliseconds kCloseDeadline{1800};
 
   // Ends this rank's part in the job: kLeave tells ringd so, kAbandon lets it look like a death, of
-  // which all other ranks are told. Calls under way return and later ones fail with kCancelled;
-  // arena memory stays. Blocks kCloseDeadline at most. Only the first call counts.
+  // which all other ranks are told; if `failure` is not empty, as that, ringd_abandon_because's.
+  // Calls under way return and later ones fail with kCancelled; arena memory stays. Blocks
+  // kCloseDeadline at most. Only the first call counts.
   enum class Farewell : bool { kLeave, kAbandon };
-  void EndPart(Farewell farewell);
+  void EndPart(Farewell farewell, absl::string_view failure = {});
 
   // True in a forked child, where nothing but destruction of other things is allowed.
   bool InForkedChild() const noexcept { return fork_guard_.InChild(); }
