@@ -145,7 +145,8 @@ typedef struct {
    * max_weight limits it. */
   uint32_t weight;
   /* Since 1.5. Called about every 0.1 s by a thread that waits for other ranks in ringd_open or
-   * ringd_communicator_create; must not call the library. Not 0: RINGD_CANCELLED ends the wait. */
+   * ringd_communicator_create, or for room in a call that submits; must not call the library. Not
+   * 0: RINGD_CANCELLED ends the wait, and nothing has been submitted. */
   int32_t (*is_interrupted)(void* user_data);
 } ringd_options;
 

@@ -214,7 +214,7 @@ WaitResult LocalOperations::Test(std::uint64_t sequence) {
   return StopReducing() ? WaitResult::kEnded : result;
 }
 
-bool LocalOperations::WaitForRoom(const OperationEnd& end) {
+bool LocalOperations::WaitForRoom(const OperationEnd& end, Clock::time_point deadline) {
   const std::uint32_t number = end.registration->numbers.tensor;
   const auto done = [&] {
     MutexLock lock(mutex_);
@@ -238,8 +238,9 @@ bool LocalOperations::WaitForRoom(const OperationEnd& end) {
     }
     return operation != nullptr ? WorkFor(*operation, sequence, foreign) : PublishNext(0);
   };
-  return done() || WaitUntil(spin_, done, work, std::chrono::nanoseconds(0), kRoomSleep,
-                             Clock::time_point::max(), nullptr);
+  return done() ||
+         WaitUntil(spin_, done, work, std::chrono::nanoseconds(0), kRoomSleep, deadline, nullptr) ||
+         state_.alive();
 }
 
 LocalOperations::Operation* LocalOperations::OldestInFlight(std::uint64_t from) {

@@ -107,7 +107,7 @@ class LocalOperations final : public OperationQueue {
   void WidenStagedWindow();
 
   SubmitResult TrySubmit(Submission& record, const OperationEnd& end) override;
-  [[nodiscard]] bool WaitForRoom(const OperationEnd& end) override;
+  [[nodiscard]] bool WaitForRoom(const OperationEnd& end, Clock::time_point deadline) override;
   WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline) override {
     return WaitWith(spin_, true, sequence, deadline);
   }

@@ -238,11 +238,11 @@ WaitResult RingOperations::WaitFor(SpinPolicy& spin, Condition condition,
   return loop.Run(waiter, deadline) ? waiter.result() : WaitResult::kTimeout;
 }
 
-bool RingOperations::WaitForRoom(const OperationEnd& /*end*/) {
+bool RingOperations::WaitForRoom(const OperationEnd& /*end*/, Clock::time_point deadline) {
   const auto condition = [this] {
     return in_flight() < capacity_ ? WaitResult::kDone : WaitResult::kTimeout;
   };
-  return WaitFor(spin_, condition, Clock::time_point::max()) == WaitResult::kDone;
+  return WaitFor(spin_, condition, deadline) != WaitResult::kEnded;
 }
 
 WaitResult RingOperations::WaitUnnoted(std::uint64_t sequence, Clock::time_point deadline) {

@@ -56,7 +56,7 @@ class RingOperations final : public OperationQueue {
   absl::StatusOr<StagedCopies::InPieces> SubmitInPieces(Registration& tensor, std::uint64_t offset);
   // A piece of its source is there.
   void TellPiece(std::uint32_t progress, std::uint32_t piece);
-  [[nodiscard]] bool WaitForRoom(const OperationEnd& end) override;
+  [[nodiscard]] bool WaitForRoom(const OperationEnd& end, Clock::time_point deadline) override;
   // Copies out what is final meanwhile of a result that comes in pieces.
   WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline) override;
   WaitResult WaitUnnoted(std::uint64_t sequence, Clock::time_point deadline) override;
