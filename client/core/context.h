@@ -43,8 +43,8 @@
 #include "client/core/tensors/staged_copies.h"
 #include "client/core/tensors/staging.h"
 #include "client/core/waiting/presence.h"
+#include "client/core/waiting/trace_sink.h"
 #include "client/core/waiting/wait_lists.h"
-#include "client/core/waiting/wire_trace.h"
 #include "client/ringd.h"
 #include "proto/base/mutex.h"
 
@@ -139,7 +139,7 @@ class Context {
     std::unique_ptr<OrderedDescriptions> ordered;  // null: its operations are matched by name
   };
   LaneUse LaneOfAllRanks() noexcept;
-  absl::StatusOr<LaneUse> OpenLane(const MadeCommunicator& made);
+  absl::StatusOr<LaneUse> OpenLane(const MadeCommunicator& made, bool by_order);
   absl::Status CheckAsked(const AskedCommunicator& asked) const;
   // What a tensor has to know of its communicator, of which its root must be a rank. On a GPU it
   // goes through ringd in all of them, or by the host path, which is noted as its place then.
@@ -243,9 +243,7 @@ class Context {
   std::string node_name_ ABSL_GUARDED_BY(node_name_mutex_);
 
   const MemoryMapping segment_;
-  // In it. Written by local_operations_ in a one-node job, else by wire_trace_.
-  const TraceRingView trace_ring_;
-  WireTrace wire_trace_;
+  TraceSink trace_;  // in it
   SessionState state_;
   Arena arena_;
   Registrations registrations_;

@@ -86,8 +86,8 @@ grpc::Status FakeClientService::UnregisterTensors(grpc::ServerContext* context,
   return grpc::Status::OK;
 }
 
-grpc::Status FakeClientService::Leave(grpc::ServerContext* context,
-                                      const v1::LeaveRequest* request, v1::LeaveReply*) {
+grpc::Status FakeClientService::Leave(grpc::ServerContext* context, const v1::LeaveRequest* request,
+                                      v1::LeaveReply*) {
   if (!Authentic(*context)) return {grpc::StatusCode::UNAUTHENTICATED, "no token"};
   std::lock_guard lock(mutex_);
   ++leaves_;

@@ -250,7 +250,7 @@ PyObject* Leave(PyObject* self, PyObject* /*unused*/) {
 
 PyObject* Abandon(PyObject* self, PyObject* why) {
   // Before anything changes: text with lone surrogates is none that can be told.
-  const char* const text = PyUnicode_AsUTF8(why);
+  const char* const text = PyUnicode_AsUTF8AndSize(why, nullptr);
   if (text == nullptr) return nullptr;
   Self(self)->ended = true;
   ringd_status status = RINGD_OK;

@@ -46,7 +46,7 @@ def test_an_uncaught_exception_is_told(cluster: Cluster, layout: list[int]) -> N
     error = "ValueError: no such file: ?[2J data"
     expect_words(text, f"{who}, ended by an uncaught exception: {error}, while", "'loss'")
     assert job.ranks[1].wait(10) == 1
-    assert "Traceback" in job.ranks[1].output and "in a thread" in job.ranks[1].output
+    expect_words(job.ranks[1].output, "Traceback", "in a thread")
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,8 @@ TEST_CASE("IsUtf8: takes well-formed characters alone") {
 TEST_CASE("CleanLine: is one line of UTF-8 without control characters, else the text") {
   CHECK(CleanLine("train-1 (grüß) €") == "train-1 (grüß) €");
   CHECK(CleanLine("a\x1b]0;hi\x07z\n\t\r\v\f\x7f") == "a?]0;hi?z     ?");
-  CHECK(CleanLine("a\xc2\x9b" "2J") == "a?2J");  // C1's CSI
+  CHECK(CleanLine("a\xc2\x9b"
+                  "2J") == "a?2J");  // C1's CSI
   CHECK(CleanLine("\xc2\xa0\xc2") == "\xc2\xa0?");
   CHECK(CleanLine("\xff\xfe|\xed\xa0\x80|\xe2\x82") == "??|???|??");
   CHECK(CleanLine(absl::string_view("a\0b", 3)) == "a?b");
