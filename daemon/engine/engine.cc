@@ -120,6 +120,7 @@ void Engine::Reload(const Config& config) {
 
 void Engine::Drain() {
   commands_.Post([this] {
+    draining_ = true;
     // Their missing ranks will be refused, so there is nothing to wait for.
     for (const auto& job : jobs_) {
       if (job->state() != Job::State::kJoining) continue;

@@ -369,6 +369,7 @@ class Engine final : private PeerEvents {
 
   std::map<SessionId, SessionEntry> sessions_;
   std::uint64_t sessions_given_ = 0;
+  bool draining_ = false;
   bool idle_told_ = true;  // since the last session came; there was none: true
   std::unordered_map<std::string, SessionId> tokens_;
   const std::unique_ptr<PlanStore> plans_;  // before the coordinators that use it

@@ -49,6 +49,14 @@ absl::StatusOr<std::shared_ptr<EngineClient>> Supervisor::HandOver(absl::string_
     if (auto engine = engines_->Find(token)) return engine;
     return UnknownToken();
   }
+  auto engine = HandOver(std::move(session), request, job_key);
+  lobby_->Settle();
+  return engine;
+}
+
+absl::StatusOr<std::shared_ptr<EngineClient>> Supervisor::HandOver(
+    std::unique_ptr<SessionResources> session, const v1::JoinRequest& request,
+    std::string& job_key) {
   const uid_t uid = session->peer.uid;
   absl::Status status;
   {

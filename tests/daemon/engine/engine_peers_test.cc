@@ -269,5 +269,15 @@ TEST_CASE("Engine: a drain ends a job that gathers ranks") {
   CHECK_THAT(std::string(joined.get().message()), Contains("ringd on node-a is draining"));
 }
 
+TEST_CASE("Engine: a join that comes behind the drain hears so, and waits for nobody") {
+  Node node("cluster");
+  node.engine().Drain();
+  auto late = node.Join(2, "");
+  REQUIRE(late.wait_for(kPatience) == std::future_status::ready);
+  const absl::Status status = late.get();
+  CHECK(absl::IsFailedPrecondition(status));
+  CHECK(status.message() == "ringd on node-a is draining: it takes no new jobs");
+}
+
 }  // namespace
 }  // namespace ringd

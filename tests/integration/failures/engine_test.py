@@ -63,7 +63,7 @@ def kill(pid: int, node: Node) -> float:
     """When it was; the engine has been reaped by ringd."""
     killed = time.monotonic()
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: has_ended(pid) and pid not in node.engines(), "no zombie is left", 5)
+    wait_until(lambda: has_ended(pid) and pid not in node.engines(), "no zombie is left")
     return killed
 
 
@@ -74,9 +74,9 @@ def test_standing_engines_that_are_killed_are_replaced(cluster: Cluster) -> None
     for pid in set(node.engines()) - {engine_of(other.ranks[0])}:
         kill(pid, node)
     # While there is none, and when there are some again.
-    start_trainers(cluster, WORKS, [2]).expect_success(30)
+    start_trainers(cluster, WORKS, [2]).expect_success()
     await_standing_engines(node, 1)
-    start_trainers(cluster, WORKS, [2]).expect_success(20)
+    start_trainers(cluster, WORKS, [2]).expect_success()
     assert other.finish() > 0
 
 
@@ -105,7 +105,7 @@ def test_an_engine_killed_at_a_stage_of_its_job_is_named(
     expect_words(the_same_text(lost), f"(pid {pid} on {node.name}) was killed by signal 9")
     for rank in job.ranks:
         rank.destroy()
-    start_trainers(cluster, WORKS, layout, job_id="victim").expect_success(20)
+    start_trainers(cluster, WORKS, layout, job_id="victim").expect_success()
     assert other.finish() > 0
 
 
@@ -122,10 +122,10 @@ def test_an_engine_killed_when_its_ranks_have_left_is_nobodys_loss(cluster: Clus
     wait_for_all(job.ranks, "leaves")
     with contextlib.suppress(ProcessLookupError):  # it may have ended by itself
         os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: pid not in nodes[0].engines(), "no zombie is left", 5)
+    wait_until(lambda: pid not in nodes[0].engines(), "no zombie is left")
     time.sleep(0.5)
     assert '"lost"' not in job.transcript()
-    start_trainers(cluster, WORKS, [1, 1], job_id="victim").expect_success(20)
+    start_trainers(cluster, WORKS, [1, 1], job_id="victim").expect_success()
     assert other.finish() > 0
 
 
@@ -144,7 +144,7 @@ def test_an_engine_without_memory_fails_its_job_alone(cluster: Cluster) -> None:
         most = address_space(pid)
         resource.prlimit(pid, resource.RLIMIT_AS, (most, most))
     job = start_trainers(cluster, WORKS, [2])
-    errors = [event["text"] for event in wait_for_all(job.ranks, "error", 20)]
+    errors = [event["text"] for event in wait_for_all(job.ranks, "error")]
     told = [text for text in errors if "bad_alloc" in text]
     assert told, errors
     for text in told:
@@ -154,7 +154,7 @@ def test_an_engine_without_memory_fails_its_job_alone(cluster: Cluster) -> None:
     job.wait()
     if set(node.engines()) & starved:
         start_trainers(cluster, WORKS, [2]).wait()
-    start_trainers(cluster, WORKS, [2]).expect_success(20)
+    start_trainers(cluster, WORKS, [2]).expect_success()
     assert other.finish() > 0
 
 
@@ -169,5 +169,5 @@ def test_an_engine_program_that_is_gone_is_named_to_the_ranks(cluster: Cluster) 
     for pid in set(node.engines()) - {engine_of(other.ranks[0])}:
         kill(pid, node)
     job = start_trainers(cluster, WORKS, [2])
-    expect_words(the_same_text(wait_for_all(job.ranks, "error", 30)), str(program), "No such file")
+    expect_words(the_same_text(wait_for_all(job.ranks, "error")), str(program), "No such file")
     assert other.finish() > 0
