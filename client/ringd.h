@@ -145,7 +145,8 @@ typedef struct {
    * max_weight limits it. */
   uint32_t weight;
   /* Since 1.5. Called about every 0.1 s by a thread that waits for other ranks in ringd_open or
-   * ringd_communicator_create; must not call the library. Not 0: RINGD_CANCELLED ends the wait. */
+   * ringd_communicator_create, or for room in a call that submits; must not call the library. Not
+   * 0: RINGD_CANCELLED ends the wait, and nothing has been submitted. */
   int32_t (*is_interrupted)(void* user_data);
 } ringd_options;
 
@@ -239,6 +240,11 @@ RINGD_EXPORT ringd_status ringd_leave(ringd_context* context);
 /* Since 1.1. As ringd_leave, but for a rank that has failed: all other ranks of the job are told,
  * as if this process had died. */
 RINGD_EXPORT ringd_status ringd_abandon(ringd_context* context);
+/* Since 1.5. As ringd_abandon, and tells the other ranks why: they hear this process's rank and
+ * pid, and `text`, which says what has become of it, as "ended by an uncaught exception: ...".
+ * Line ends in it become spaces, and of more than 512 bytes the first are taken. NULL or empty: as
+ * ringd_abandon. */
+RINGD_EXPORT ringd_status ringd_abandon_because(ringd_context* context, const char* text);
 RINGD_EXPORT ringd_status ringd_get_place(ringd_context* context, ringd_place* place);
 
 /* Arena memory: shared with ringd, so that tensors in it are reduced where they are, without a

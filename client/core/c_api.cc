@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "client/core/attach/library_version.h"
 #include "client/core/caller_structure.h"
 #include "client/core/context.h"
@@ -197,8 +198,12 @@ ringd_status ringd_leave(ringd_context* context) {
 }
 
 ringd_status ringd_abandon(ringd_context* context) {
-  return GuardedUse(context, [](Context& c) {
-    c.EndPart(Context::Farewell::kAbandon);
+  return ringd_abandon_because(context, nullptr);
+}
+
+ringd_status ringd_abandon_because(ringd_context* context, const char* text) {
+  return GuardedUse(context, [text](Context& c) {
+    c.EndPart(Context::Farewell::kAbandon, absl::NullSafeStringView(text));
     return absl::OkStatus();
   });
 }

@@ -77,8 +77,7 @@ Context::Context(const Options& options, Attachment attachment,
       submission_capacity_(attachment.layout.submission_capacity),
       node_name_(HostName()),
       segment_(std::move(attachment.segment)),
-      trace_ring_(ViewSessionSegment(segment_.data(), attachment.layout).trace_ring),
-      wire_trace_(trace_ring_),
+      trace_(ViewSessionSegment(segment_.data(), attachment.layout).trace_ring),
       arena_(std::move(attachment.arena)),
       staged_copies_(ViewSessionSegment(segment_.data(), attachment.layout)),
       staging_(arena_, &staged_copies_),
@@ -128,21 +127,25 @@ bool Context::StreamsAreDone(Clock::time_point deadline) {
          device_memory_->WaitSignalled(timeline_pairs_, deadline);
 }
 
-void Context::EndPart(Farewell farewell) {
+void Context::EndPart(Farewell farewell, absl::string_view failure) {
   if (part_ended_.exchange(true)) return;
   const bool reachable = state_.phase() < SessionState::Phase::kLost;
-  const bool leaves = reachable && farewell == Farewell::kLeave;
-  const auto leave = [this] { static_cast<void>(control_->Leave(Clock::now() + kCloseDeadline)); };
-  // Before anybody hears that an operation was cancelled: until ringd has answered it may read and
-  // write its memory.
-  if (leaves && local_operations_ == nullptr) leave();
+  const bool leaves = farewell == Farewell::kLeave;
+  const bool tells = reachable && (leaves || !failure.empty());
+  const auto tell = [this, failure] {
+    static_cast<void>(control_->Leave(failure, Clock::now() + kCloseDeadline));
+  };
+  // Who leaves in order does so before anybody hears that an operation was cancelled: until ringd
+  // has answered it may read and write its memory.
+  const bool tells_first = leaves && local_operations_ == nullptr;
+  if (tells && tells_first) tell();
   state_.Close();
   WakeWaiters();
   if (background_helper_ != nullptr) background_helper_->Stop();
   // Before the others hear of it: who leaves may do with its memory what it likes.
   if (local_operations_ != nullptr) local_operations_->GiveUp();
   node_lanes_.GiveUp();
-  if (leaves && local_operations_ != nullptr) leave();
+  if (tells && !tells_first) tell();
   lifeline_.Stop();
   fork_guard_.ForgetLifeline();
   lifeline_.Hang();
@@ -215,7 +218,7 @@ absl::Status Context::Join(const Options& options) {
     }
   }
   if (joined_.combines_locally) return UseLocalOperations(options);
-  ring_operations_.UseTrace(&wire_trace_);
+  ring_operations_.UseTrace(&trace_);
   return joined_.rank_exchange_connections > 0 ? UseRankExchange() : absl::OkStatus();
 }
 
@@ -225,7 +228,7 @@ absl::Status Context::UseRankExchange() {
   if (!exchange.ok()) return state_.alive() ? exchange.status() : state_.status();
   rank_exchange_operations_ = std::make_unique<RankExchangeOperations>(
       *std::move(exchange), rank_exchange_memory_.member(), places_.size, state_, spin_budget_);
-  rank_exchange_operations_->UseTrace(&wire_trace_);
+  rank_exchange_operations_->UseTrace(&trace_);
   unended_operations_ = std::make_unique<UnendedOperations>(
       *rank_exchange_operations_, state_,
       [this](const RankExchangeStay& stay,
@@ -244,7 +247,7 @@ absl::Status Context::UseLocalOperations(const Options& options) {
   }
   local_operations_ = std::make_unique<LocalOperations>(
       job_memory_, submission_capacity_, state_, spin_budget_, direct_reading_,
-      options.background == BackgroundUse::kNever ? nullptr : &staging_, TraceWriter(trace_ring_));
+      options.background == BackgroundUse::kNever ? nullptr : &staging_, TracePlace{&trace_});
   node_lane_.emplace(*local_operations_, staging_, state_);
   watched_local_.store(local_operations_.get(), std::memory_order_release);
   lane_of_all_ranks_.store(&*node_lane_, std::memory_order_release);

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "client/core/attach/attachment.h"
 #include "client/core/attach/control_channel.h"
 #include "client/core/attach/fork_guard.h"
@@ -42,8 +43,8 @@
 #include "client/core/tensors/staged_copies.h"
 #include "client/core/tensors/staging.h"
 #include "client/core/waiting/presence.h"
+#include "client/core/waiting/trace_sink.h"
 #include "client/core/waiting/wait_lists.h"
-#include "client/core/waiting/wire_trace.h"
 #include "client/ringd.h"
 #include "proto/base/mutex.h"
 
@@ -67,10 +68,11 @@ class Context {
   static constexpr std::chrono::milliseconds kCloseDeadline{1800};
 
   // Ends this rank's part in the job: kLeave tells ringd so, kAbandon lets it look like a death, of
-  // which all other ranks are told. Calls under way return and later ones fail with kCancelled;
-  // arena memory stays. Blocks kCloseDeadline at most. Only the first call counts.
+  // which all other ranks are told; if `failure` is not empty, as that, ringd_abandon_because's.
+  // Calls under way return and later ones fail with kCancelled; arena memory stays. Blocks
+  // kCloseDeadline at most. Only the first call counts.
   enum class Farewell : bool { kLeave, kAbandon };
-  void EndPart(Farewell farewell);
+  void EndPart(Farewell farewell, absl::string_view failure = {});
 
   // True in a forked child, where nothing but destruction of other things is allowed.
   bool InForkedChild() const noexcept { return fork_guard_.InChild(); }
@@ -137,7 +139,7 @@ class Context {
     std::unique_ptr<OrderedDescriptions> ordered;  // null: its operations are matched by name
   };
   LaneUse LaneOfAllRanks() noexcept;
-  absl::StatusOr<LaneUse> OpenLane(const MadeCommunicator& made);
+  absl::StatusOr<LaneUse> OpenLane(const MadeCommunicator& made, bool by_order);
   absl::Status CheckAsked(const AskedCommunicator& asked) const;
   // What a tensor has to know of its communicator, of which its root must be a rank. On a GPU it
   // goes through ringd in all of them, or by the host path, which is noted as its place then.
@@ -241,9 +243,7 @@ class Context {
   std::string node_name_ ABSL_GUARDED_BY(node_name_mutex_);
 
   const MemoryMapping segment_;
-  // In it. Written by local_operations_ in a one-node job, else by wire_trace_.
-  const TraceRingView trace_ring_;
-  WireTrace wire_trace_;
+  TraceSink trace_;  // in it
   SessionState state_;
   Arena arena_;
   Registrations registrations_;

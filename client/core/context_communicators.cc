@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/core/context.h"
+#include "proto/base/text.h"
 #include "proto/operations/operation_traits.h"
 #include "proto/types/ids.h"
 
@@ -81,7 +82,7 @@ absl::StatusOr<ringd_communicator> Context::CreateCommunicator(
   const absl::StatusOr<MadeCommunicator> made =
       control_->CreateCommunicator(asked, Clock::now() + patience + kCreateMargin, is_interrupted_);
   if (!made.ok()) return state_.alive() ? Explain(made.status()) : state_.status();
-  absl::StatusOr<LaneUse> lane = OpenLane(*made);
+  absl::StatusOr<LaneUse> lane = OpenLane(*made, asked.by_order);
   if (!lane.ok()) return state_.alive() ? lane.status() : state_.status();
   Communicator added{std::move(asked.name), std::move(asked.ranks), {}, *lane, nullptr};
   added.lane.communicator = made->id;
@@ -100,18 +101,19 @@ absl::StatusOr<ringd_communicator> Context::CreateCommunicator(
   return made->number;
 }
 
-absl::StatusOr<LaneUse> Context::OpenLane(const MadeCommunicator& made) {
+absl::StatusOr<LaneUse> Context::OpenLane(const MadeCommunicator& made, bool by_order) {
   if (!made.combines_locally) {
     // Through the session's rings; or, of a rank alone, its own memory.
     LaneUse lane = LaneOfAllRanks();
     if (!alone_) lane.way = &wire_lane_;
     return lane;
   }
+  const TracePlace trace{&trace_, TracedPart(made.number), by_order};
   return node_lanes_.Open(
-      made.number, Clock::now() + kMemoryDeadline, [this](const JobMemory& memory) {
+      made.number, Clock::now() + kMemoryDeadline, [this, trace](const JobMemory& memory) {
         const std::uint32_t capacity = std::min(NodeLanes::kCapacity, submission_capacity_);
         return std::make_unique<LocalOperations>(memory, capacity, state_, spin_budget_,
-                                                 direct_reading_, nullptr);
+                                                 direct_reading_, nullptr, trace);
       });
 }
 

@@ -1,4 +1,5 @@
 // A context's GPU: opening it, operations on tensors in its memory, and how they end.
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -155,7 +156,8 @@ absl::Status Context::SubmitOnStream(ringd_registration registration, const void
     return SubmitOnDevice(tensor, source, destination, stream, operation);
   }
   HostPath* const path = host_path_now_.load(std::memory_order_acquire);
-  const absl::StatusOr<std::uint64_t> sequence = path->Submit(tensor, source, destination, stream);
+  const absl::StatusOr<std::uint64_t> sequence =
+      path->Submit(tensor, source, destination, stream, is_interrupted_);
   if (!sequence.ok()) return sequence.status();
   tensor.submissions->Accepted();
   *operation = tensor.lane.tag | (*sequence + 1);
@@ -202,6 +204,7 @@ absl::Status Context::EnqueueOnDevice(Submission& record, OperationEnd& end) {
   if (a_stream_waits_.exchange(false, std::memory_order_relaxed)) {
     record.flags |= kFollowsStreamWait;
   }
+  std::optional<InterruptibleWait> wait;
   for (;;) {
     // Whose pair the next one is, if it is in flight.
     std::optional<std::uint64_t> before;
@@ -224,10 +227,11 @@ absl::Status Context::EnqueueOnDevice(Submission& record, OperationEnd& end) {
         }
       }
     }
+    if (!wait.has_value()) wait.emplace(is_interrupted_);
+    if (absl::Status status = wait->Check(); !status.ok()) return status;
     const bool goes_on =
-        before.has_value()
-            ? ring_operations_.Wait(*before, Clock::time_point::max()) != WaitResult::kEnded
-            : ring_operations_.WaitForRoom(end);
+        before.has_value() ? ring_operations_.Wait(*before, wait->slice_end()) != WaitResult::kEnded
+                           : ring_operations_.WaitForRoom(end, wait->slice_end());
     if (!goes_on) return state_.status();
   }
 }

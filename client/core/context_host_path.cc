@@ -35,7 +35,7 @@ absl::StatusOr<HostPath*> Context::OpenHostPath() {
   if (HostPath* const path = host_path_now_.load(std::memory_order_acquire)) return path;
   HostPath::Carrier carrier;
   carrier.submit = [](Registration& tensor, void* address) {
-    return tensor.lane.way->Submit(tensor, address, address, WhenFull::kFail);
+    return tensor.lane.way->Submit(tensor, address, address, WhenFull::kFail, {});
   };
   carrier.queue_of = [](const Registration& tensor) -> OperationQueue& {
     return tensor.lane.way->queue();

@@ -92,10 +92,17 @@ absl::Status Context::SubmitInOrder(ringd_communicator communicator,
 
 absl::Status Context::SettleEarlier(const Registration& tensor, WhenFull when_full) {
   if (unended_operations_ == nullptr) return absl::OkStatus();
-  const absl::Status status = unended_operations_->Settle(
-      tensor, when_full == WhenFull::kWait ? Clock::time_point::max() : Clock::time_point::min());
+  absl::Status status = unended_operations_->Settle(tensor, Clock::time_point::min());
+  if (!absl::IsDeadlineExceeded(status)) return status;
   // To a caller who does not wait it is as if there was no room.
-  return absl::IsDeadlineExceeded(status) ? absl::ResourceExhaustedError(status.message()) : status;
+  if (when_full == WhenFull::kFail) return absl::ResourceExhaustedError(status.message());
+  InterruptibleWait wait(is_interrupted_);
+  do {
+    status = unended_operations_->Settle(tensor, wait.slice_end());
+    if (!absl::IsDeadlineExceeded(status)) return status;
+    status = wait.Check();
+  } while (status.ok());
+  return status;
 }
 
 absl::Status Context::SubmitGivenUp(const RankExchangeStay& stay, WhenFull when_full,
@@ -106,7 +113,7 @@ absl::Status Context::SubmitGivenUp(const RankExchangeStay& stay, WhenFull when_
 absl::Status Context::Enqueue(Registration& tensor, const void* source, void* destination,
                               WhenFull when_full, ringd_operation* operation) {
   const absl::StatusOr<std::uint64_t> sequence =
-      tensor.lane.way->Submit(tensor, source, destination, when_full);
+      tensor.lane.way->Submit(tensor, source, destination, when_full, is_interrupted_);
   if (!sequence.ok()) return sequence.status();
   *operation = tensor.lane.tag | (*sequence + 1);
   return absl::OkStatus();

@@ -143,7 +143,8 @@ class Engine final : private PeerEvents {
   void AgreeOnDevices(const Caller& caller, absl::string_view token,
                       const v1::AgreeOnDevicesRequest& request,
                       Answer<v1::AgreeOnDevicesReply> answer);
-  void Leave(const Caller& caller, absl::string_view token, Answer<v1::LeaveReply> answer);
+  void Leave(const Caller& caller, absl::string_view token, const v1::LeaveRequest& request,
+             Answer<v1::LeaveReply> answer);
   // Those that have not ended.
   void ListJobs(const Caller& caller, const v1::ListJobsRequest& request,
                 Answer<v1::JobsReply> answer);

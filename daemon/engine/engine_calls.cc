@@ -143,15 +143,22 @@ void Engine::DestroyCommunicator(const Caller&, absl::string_view token,
   });
 }
 
-void Engine::Leave(const Caller&, absl::string_view token, Answer<v1::LeaveReply> answer) {
+void Engine::Leave(const Caller&, absl::string_view token, const v1::LeaveRequest& request,
+                   Answer<v1::LeaveReply> answer) {
   const auto call = Begin(std::move(answer));
-  PostCall(call, [this, call, token = std::string(token)] {
+  PostCall(call, [this, call, token = std::string(token), failure = request.failure()] {
     SessionEntry* entry = FindToken(token);
     if (entry == nullptr) {
       call->Finish(UnknownToken());
       return;
     }
-    if (entry->job != nullptr) entry->job->Leave(*entry->session, Clock::now());
+    if (entry->job != nullptr) {
+      if (failure.empty()) {
+        entry->job->Leave(*entry->session, Clock::now());
+      } else {
+        entry->job->LeaveFailed(*entry->session, failure, Clock::now());
+      }
+    }
     call->Finish(absl::OkStatus());
   });
 }

@@ -74,7 +74,7 @@ class EngineControl {
   virtual void AgreeOnDevices(const Caller& caller, absl::string_view token,
                               const v1::AgreeOnDevicesRequest& request,
                               Answer<v1::AgreeOnDevicesReply> answer) = 0;
-  virtual void Leave(const Caller& caller, absl::string_view token,
+  virtual void Leave(const Caller& caller, absl::string_view token, const v1::LeaveRequest& request,
                      Answer<v1::LeaveReply> answer) = 0;
 
   virtual void GetStatus(const Caller& caller, Answer<v1::StatusReply> answer) = 0;

@@ -130,8 +130,9 @@ absl::Status EngineService::BeginCall(const v1::EngineCall& call) {
             engine_->AgreeOnDevices(caller, token, request, std::move(answer));
           });
     case v1::ENGINE_CALL_LEAVE:
-      engine_->Leave(caller, token, AnswerTo<v1::LeaveReply>(call.number()));
-      return absl::OkStatus();
+      return Ask<v1::LeaveRequest, v1::LeaveReply>(call, [&](const auto& request, auto answer) {
+        engine_->Leave(caller, token, request, std::move(answer));
+      });
     case v1::ENGINE_CALL_LIST_JOBS:
       return Ask<v1::ListJobsRequest, v1::JobsReply>(call, [&](const auto& request, auto answer) {
         engine_->ListJobs(caller, request, std::move(answer));

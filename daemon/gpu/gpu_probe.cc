@@ -10,10 +10,10 @@
 #include <cstdio>
 #include <fstream>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "backends/cuda/gpu_inventory.h"
 #include "backends/nccl/nccl_api.h"
+#include "proto/base/text.h"
 #include "proto/base/unique_fd.h"
 #include "proto/rpc/gpus.pb.h"
 
@@ -42,15 +42,6 @@ void LimitThisProcess() {
   // The first to go when memory runs out.
   std::ofstream("/proc/self/oom_score_adj") << 1000;
   ::setpriority(PRIO_PROCESS, 0, 10);
-}
-
-// JSON is UTF-8, and what a library says may be anything.
-std::string Printable(const std::string& text) {
-  std::string result = text;
-  for (char& c : result) {
-    if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = '?';
-  }
-  return result;
 }
 
 class Report {
@@ -82,9 +73,9 @@ class Report {
 void Write(const GpuDescription& gpu, v1::Gpu* out) {
   out->set_ordinal(gpu.ordinal);
   out->set_uuid(gpu.uuid);
-  out->set_name(Printable(gpu.name));
+  out->set_name(CleanLine(gpu.name));
   out->set_memory_bytes(gpu.memory_bytes);
-  out->set_pci_address(Printable(gpu.pci_address));
+  out->set_pci_address(CleanLine(gpu.pci_address));
   out->set_numa_node(gpu.numa_node);
   out->set_compute_capability(absl::StrCat(gpu.compute_major, ".", gpu.compute_minor));
   out->set_mig(gpu.is_mig_instance);
@@ -95,7 +86,7 @@ void Write(const GpuDescription& gpu, v1::Gpu* out) {
 
 void Write(const GpuInventory& inventory, v1::GpuFindings* findings) {
   findings->mutable_library()->set_version(inventory.cuda_version);
-  findings->set_kernel_driver(Printable(inventory.kernel_driver));
+  findings->set_kernel_driver(CleanLine(inventory.kernel_driver));
   findings->clear_gpus();
   for (const GpuDescription& gpu : inventory.gpus) Write(gpu, findings->add_gpus());
 }
@@ -112,7 +103,7 @@ absl::Status ProbeCuda(const std::string& file, Report& report) {
 }
 
 absl::Status ProbeNccl(const std::string& file, Report& report) {
-  report.Print(absl::StrCat("opening ", Printable(file)));
+  report.Print(absl::StrCat("opening ", CleanLine(file)));
   const auto nccl = NcclApi::Open(file);
   if (!nccl.ok()) return nccl.status();
   report.findings.mutable_library()->set_version(NcclVersionText((*nccl)->version));
@@ -126,10 +117,10 @@ void ProbeGpus(ProbedLibrary library, const std::string& file) {
   UniqueFd out(::dup(STDOUT_FILENO));
   if (!out.valid() || ::dup2(STDERR_FILENO, STDOUT_FILENO) < 0) ::_exit(1);
   Report report(std::move(out));
-  report.findings.mutable_library()->set_file(Printable(file));
+  report.findings.mutable_library()->set_file(CleanLine(file));
   const absl::Status status =
       library == ProbedLibrary::kCuda ? ProbeCuda(file, report) : ProbeNccl(file, report);
-  report.findings.mutable_library()->set_problem(Printable(std::string(status.message())));
+  report.findings.mutable_library()->set_problem(CleanLine(status.message()));
   report.Print("");
   // Not by way of the library's own destructors, which may hang.
   ::_exit(0);

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "daemon/processes/spawn.h"
 #include "proto/base/errno_status.h"
+#include "proto/base/text.h"
 
 namespace ringd {
 namespace {
@@ -141,11 +142,7 @@ bool ProbeProcess::Reap() {
 std::string ProbeProcess::LastError() const {
   absl::string_view text = absl::StripTrailingAsciiWhitespace(errors_);
   text = text.substr(text.rfind('\n') + 1);
-  std::string line(text.substr(0, kShownErrors));
-  for (char& c : line) {
-    if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = '?';
-  }
-  return line;
+  return std::string(CutToLength(CleanLine(text), kShownErrors));
 }
 
 }  // namespace ringd

@@ -170,6 +170,9 @@ class Job {
 
   // The session left in order. False: it was no member.
   bool Leave(const Session& session, Clock::time_point now);
+  // The session's rank has failed, as it says itself in the words of LeaveRequest.failure, which
+  // are not trusted: that is the job's cause, unless there is an earlier one.
+  void LeaveFailed(const Session& session, absl::string_view failure, Clock::time_point now);
   // The session's process is gone; Tick then waits a moment for word of how it ended. Or ringd has
   // ended the session, `for_cause`: then `reason` is what the others hear.
   void OnSessionLost(const Session& session, const std::string& reason, bool for_cause,
@@ -221,7 +224,7 @@ class Job {
     JoinCallback done;                 // while joining
     bool left = false;
     std::optional<ProcessExit> exit;              // as its launcher says, else the kernel
-    std::string lost_reason;                      // not empty: it died
+    std::string lost_reason;                      // not empty: it died, or has said that it failed
     std::optional<Clock::time_point> lost_since;  // told to nobody yet
     std::optional<ExitInquiry> inquiry;           // from then on, unless ringd ended the session
     bool foretold = false;                        // the node's ranks know that it has ended
@@ -295,6 +298,8 @@ class Job {
   std::optional<v1::Stall> DescribeStall(const CommunicatorPart& part, Clock::time_point now) const;
   void OnTraceInquiry(v1::TraceInquiry inquiry, Clock::time_point now);
   void OnClockPong(const v1::ClockPong& pong);
+  // Null: no communicator of this node is called so in events.
+  const JobCommunicator* FindTraced(TracedPart part) const;
   bool BeginTraceAnswer(Clock::time_point now);
   void SendTraceAnswer(Clock::time_point now);
   void SendClockPing();

@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/jobs/job.h"
+#include "proto/base/text.h"
+#include "proto/types/failure_words.h"
 
 namespace ringd {
 namespace {
@@ -61,6 +63,20 @@ bool Job::Leave(const Session& session, Clock::time_point now) {
     link_->Send(std::move(message));
   }
   return true;
+}
+
+void Job::LeaveFailed(const Session& session, absl::string_view failure, Clock::time_point now) {
+  Member* const member = Find(session);
+  if (member == nullptr || member->left) return;
+  member->left = true;
+  anyone_left_ = true;
+  const std::string words(CutToLength(CleanLine(failure), kMostFailureBytes));
+  LogInfo(absl::StrCat("pid ", member->pid, " gives up: ", words), Fields(member->rank));
+  member->lost_reason = absl::StrCat(words, ",");
+  // Mostly since the job has failed: then its ranks know why.
+  if (state_ == State::kFailed) return;
+  member->lost_since = now;
+  TellDeaths(now);
 }
 
 void Job::OnRanksLeft(const v1::RanksLeft& message, Clock::time_point now) {
@@ -125,7 +141,9 @@ void Job::TellDeaths(Clock::time_point now) {
         end = "ended; how is not visible to ringd,";
       }
     }
-    AnnounceDeath(*member, member->exit.has_value() ? DescribeExit(*member->exit) : end);
+    // Who has said himself why he goes is believed, however his process then ends.
+    const bool is_known = member->exit.has_value() && !member->left;
+    AnnounceDeath(*member, is_known ? DescribeExit(*member->exit) : end);
   }
 }
 

@@ -81,8 +81,8 @@ std::chrono::nanoseconds Job::NextReportAfter(const CommunicatorPart& part,
 }
 
 std::string Job::StateOf(const Member& member) const {
-  if (member.left) return "left";
-  if (member.session == nullptr) return "dead";
+  if (member.left && member.lost_reason.empty()) return "left";
+  if (member.left || member.session == nullptr) return "dead";
   return IsStopped(member.session->peer().pid) ? "stopped" : "running";
 }
 

@@ -92,13 +92,26 @@ std::size_t Job::AnswerTrace(std::size_t budget, Clock::time_point now) {
     trace_turn_ = false;
     return 1;
   }
-  const std::size_t cost = trace_reading_->Step(*world_.communicator, budget);
+  const auto find = [this](TracedPart part) { return FindTraced(part); };
+  const std::size_t cost = trace_reading_->Step(*world_.communicator, find, budget);
   if (trace_reading_->done()) {
     SendTraceAnswer(now);
     trace_reading_.reset();
     trace_turn_ = false;
   }
   return cost;
+}
+
+const JobCommunicator* Job::FindTraced(TracedPart part) const {
+  if (parts_.empty() || parts_.rbegin()->first < part.number()) return nullptr;
+  // The latest of those that are called so.
+  const std::uint32_t last = parts_.rbegin()->first;
+  const std::uint32_t turns = (last - part.number()) / TracedPart::kMost;
+  for (std::uint32_t turn = turns + 1; turn > 0; --turn) {
+    const auto found = parts_.find(part.number() + (turn - 1) * TracedPart::kMost);
+    if (found != parts_.end()) return found->second->communicator.get();
+  }
+  return nullptr;
 }
 
 // False: nobody waits for one.

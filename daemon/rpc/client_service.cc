@@ -109,10 +109,10 @@ class ClientService final : public v1::Client::CallbackService {
     });
   }
 
-  grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* context, const v1::LeaveRequest*,
-                                  v1::LeaveReply* reply) override {
+  grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* context,
+                                  const v1::LeaveRequest* request, v1::LeaveReply* reply) override {
     return WithToken(context, reply, [&](absl::string_view token, auto answer) {
-      engine_->Leave(caller_, token, std::move(answer));
+      engine_->Leave(caller_, token, *request, std::move(answer));
     });
   }
 

@@ -150,10 +150,10 @@ void Supervisor::AgreeOnDevices(const Caller& caller, absl::string_view token,
 }
 
 void Supervisor::Leave(const Caller& caller, absl::string_view token,
-                       Answer<v1::LeaveReply> answer) {
+                       const v1::LeaveRequest& request, Answer<v1::LeaveReply> answer) {
   // There is nothing to leave.
   if (lobby_->Has(token)) return answer(absl::OkStatus(), {});
-  Forward(v1::ENGINE_CALL_LEAVE, caller, token, v1::LeaveRequest(), std::move(answer));
+  Forward(v1::ENGINE_CALL_LEAVE, caller, token, request, std::move(answer));
 }
 
 void Supervisor::GetStatus(const Caller& caller, Answer<v1::StatusReply> answer) {

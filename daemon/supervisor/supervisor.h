@@ -72,7 +72,8 @@ class Supervisor final : public EngineControl {
   void AgreeOnDevices(const Caller& caller, absl::string_view token,
                       const v1::AgreeOnDevicesRequest& request,
                       Answer<v1::AgreeOnDevicesReply> answer) override;
-  void Leave(const Caller& caller, absl::string_view token, Answer<v1::LeaveReply> answer) override;
+  void Leave(const Caller& caller, absl::string_view token, const v1::LeaveRequest& request,
+             Answer<v1::LeaveReply> answer) override;
   void GetStatus(const Caller& caller, Answer<v1::StatusReply> answer) override;
   void GetGpus(const Caller& caller, Answer<v1::GpusReply> answer) override;
   void ListJobs(const Caller& caller, const v1::ListJobsRequest& request,

@@ -86,11 +86,12 @@ grpc::Status FakeClientService::UnregisterTensors(grpc::ServerContext* context,
   return grpc::Status::OK;
 }
 
-grpc::Status FakeClientService::Leave(grpc::ServerContext* context, const v1::LeaveRequest*,
+grpc::Status FakeClientService::Leave(grpc::ServerContext* context, const v1::LeaveRequest* request,
                                       v1::LeaveReply*) {
   if (!Authentic(*context)) return {grpc::StatusCode::UNAUTHENTICATED, "no token"};
   std::lock_guard lock(mutex_);
   ++leaves_;
+  last_failure_ = request->failure();
   return grpc::Status::OK;
 }
 

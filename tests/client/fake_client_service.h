@@ -36,6 +36,7 @@ class FakeClientService final : public v1::Client::Service {
   int join_calls() const { return Get(joins_); }
   int register_calls() const { return Get(registers_); }
   int leave_calls() const { return Get(leaves_); }
+  std::string last_failure() const { return Get(last_failure_); }  // of a Leave
 
   grpc::Status Join(grpc::ServerContext* context, const v1::JoinRequest* request,
                     v1::JoinReply* reply) override;
@@ -68,6 +69,7 @@ class FakeClientService final : public v1::Client::Service {
   int joins_ = 0;
   int registers_ = 0;
   int leaves_ = 0;
+  std::string last_failure_;
 };
 
 }  // namespace ringd

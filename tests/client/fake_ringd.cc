@@ -185,6 +185,7 @@ SeenJoin FakeRingd::last_join() const { return state_->service.last_join(); }
 int FakeRingd::join_calls() const { return state_->service.join_calls(); }
 int FakeRingd::register_calls() const { return state_->service.register_calls(); }
 int FakeRingd::leave_calls() const { return state_->service.leave_calls(); }
+std::string FakeRingd::last_failure() const { return state_->service.last_failure(); }
 
 std::vector<Submission> FakeRingd::submissions() const {
   std::lock_guard lock(state_->operations.mutex);

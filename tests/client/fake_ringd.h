@@ -85,6 +85,7 @@ class FakeRingd {
   int join_calls() const;
   int register_calls() const;
   int leave_calls() const;
+  std::string last_failure() const;  // of the last of these
   std::vector<Submission> submissions() const;
   // How often an engine was woken by its eventfd.
   int wakeups() const;

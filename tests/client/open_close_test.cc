@@ -105,6 +105,25 @@ TEST_CASE(
   CHECK(ringd.leave_calls() == (leaves ? 1 : 0));
 }
 
+TEST_CASE("Context: why it abandons its job is told to ringd, as it can be told") {
+  FakeRingd ringd;
+  TestContext context(ringd);
+  const std::string why = "ended: a\nb\xff" + std::string(1000, 'x');
+  CHECK(ringd_abandon_because(context, why.c_str()) == RINGD_OK);
+  CHECK(ringd.leave_calls() == 1);
+  CHECK(ringd.last_failure() == "ended: a b?" + std::string(501, 'x'));
+  CHECK(Eventually([&] { return ringd.live_sessions() == 0; }));
+}
+
+TEST_CASE("Context: abandoned without a reason it only goes") {
+  FakeRingd ringd;
+  TestContext context(ringd);
+  const char* const why = GENERATE(static_cast<const char*>(nullptr), "");
+  CHECK(ringd_abandon_because(context, why) == RINGD_OK);
+  CHECK(Eventually([&] { return ringd.live_sessions() == 0; }));
+  CHECK(ringd.leave_calls() == 0);
+}
+
 TEST_CASE("Context: can be opened and closed any number of times, and twice at once") {
   FakeRingd ringd;
   for (int i = 0; i < 5; ++i) {

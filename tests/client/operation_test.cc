@@ -234,6 +234,36 @@ TEST_CASE(
   CHECK(values == std::vector<float>(50, 6.0f));
 }
 
+TEST_CASE("Operation: a submission that waits for room can be interrupted, and is none then") {
+  FakeRingdSettings settings;
+  settings.submission_capacity = 4;
+  FakeRingd ringd(settings);
+  std::atomic<int> asked{0};
+  ringd_options options = OptionsFor(ringd);
+  options.user_data = &asked;
+  options.is_interrupted = [](void* data) -> std::int32_t {
+    return static_cast<std::atomic<int>*>(data)->fetch_add(1) == 2 ? 1 : 0;
+  };
+  TestContext context(options);
+  const ringd_registration registration = context.RegisterFloats("interrupted", 1);
+  ringd.Hold();
+  std::vector<float> values(6, 3.0f);
+  std::vector<ringd_operation> operations;
+  for (int i = 0; i < 4; ++i) {
+    operations.push_back(context.Submit(registration, &values[i], &values[i]));
+  }
+  asked = 0;
+  ringd_operation none = 0;
+  CHECK(ringd_submit(context, registration, &values[4], &values[4], &none) == RINGD_CANCELLED);
+  CHECK_THAT(ringd_last_error(), Contains("interrupted"));
+  CHECK(asked == 3);
+  ringd.Release();
+  for (const ringd_operation operation : operations) CHECK(context.Wait(operation) == RINGD_OK);
+  CHECK(values[4] == 3.0f);
+  CHECK(context.Wait(context.Submit(registration, &values[5], &values[5])) == RINGD_OK);
+  CHECK(ringd.submissions().size() == 5);
+}
+
 TEST_CASE("Operation: one that stalls lets later ones pass, a whole turn of the ring and more") {
   FakeRingdSettings settings;
   settings.submission_capacity = 4;

@@ -213,6 +213,52 @@ def test_ctrl_c_ends_a_wait(cluster: Cluster) -> None:
     assert "KeyboardInterrupt" in job.ranks[0].output
 
 
+# Rank 1 submits nothing until it is told to, so the other soon finds no room.
+FULL = """
+    import signal
+    import sys
+
+    import ringd
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    context = ringd.Context()
+    (number,) = context.register([ringd.TensorSpec("t", data_type=ringd.DataType.UINT8, shape=(100,))])
+    buffer = context.arena_alloc(100 * 64)
+    room = int(sys.argv[1])
+    operations = []
+
+    def submit():
+        address = buffer + 100 * len(operations)
+        operations.append(context.submit(number, address, address))
+
+    if context.place.rank == 1:
+        signal.sigwait([signal.SIGUSR1])
+    for _ in range(room):
+        submit()
+    if context.place.rank == 0:
+        print("waiting", flush=True)
+        try:
+            submit()
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+    context.wait_all(operations)
+    assert len(operations) == room
+    submit()
+    context.wait(operations.pop())
+"""
+
+
+@pytest.mark.parametrize(("layout", "room"), [([2], 4), ([1, 1], 8)], ids=["one node", "two nodes"])
+def test_ctrl_c_ends_a_submissions_wait_for_room(cluster: Cluster, layout: list[int], room: int) -> None:
+    cluster.start_nodes(len(layout), submission_ring_capacity=8)
+    job = cluster.start_job(FULL, layout, arguments=[str(room)])
+    job.ranks[0].expect_output("waiting")
+    job.ranks[0].send(signal.SIGINT)
+    job.ranks[0].expect_output("interrupted")
+    job.ranks[1].send(signal.SIGUSR1)
+    job.expect_success()
+
+
 START = """
     import ringd.torch as hvd
     import torch

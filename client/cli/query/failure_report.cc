@@ -4,7 +4,7 @@
 
 #include "client/cli/query/admin_client.h"
 #include "client/cli/query/exit_code.h"
-#include "client/cli/views/printable.h"
+#include "proto/base/text.h"
 
 namespace ringd::cli {
 
@@ -14,7 +14,7 @@ bool IsUnreachable(const absl::Status& status) {
 }
 
 int ReportFailure(const std::string& socket, const absl::Status& status, bool unreachable) {
-  const absl::Status clean(status.code(), Printable(status.message()));
+  const absl::Status clean(status.code(), CleanLine(status.message()));
   const std::string text =
       unreachable ? ExplainUnreachable(socket, clean) : std::string(clean.message());
   std::fprintf(stderr, "ringctl: %s\n", text.c_str());

@@ -25,8 +25,8 @@
 #include "client/cli/trace/trace_record.h"
 #include "client/cli/trace/trace_timeline.h"
 #include "client/cli/views/human_units.h"
-#include "client/cli/views/printable.h"
 #include "client/cli/views/suggestion.h"
+#include "proto/base/text.h"
 #include "proto/shm/job_segment.h"
 
 namespace ringd::cli {
@@ -195,7 +195,7 @@ void Tell(const TraceOptions& options, const TraceRecord& record, const Timeline
     return;
   }
   for (const std::string& warning : warnings) {
-    std::fprintf(stderr, "ringctl: %s\n", Printable(warning).c_str());
+    std::fprintf(stderr, "ringctl: %s\n", CleanLine(warning).c_str());
   }
   const bool on_one_node = record.nodes().size() == 1;
   const std::string clocks = on_one_node ? ""

@@ -1,4 +1,5 @@
-// Operations of a job over several nodes, as the engine of one node tells of them.
+// Operations of communicators over several nodes, and on GPUs, as the engine of one node tells of
+// them.
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -24,6 +25,7 @@ struct Part {
 };
 
 struct Operation {
+  TracedPart communicator;
   std::uint32_t channel = 0;
   std::uint32_t sequence = 0;
   int kind = 0;
@@ -67,7 +69,10 @@ class EngineStory {
   };
 
   std::size_t member_count() const { return node_.ranks.size(); }
-  Tensor& TensorOf(std::uint32_t number);
+  Tensor& TensorOf(TracedPart communicator, std::uint32_t number);
+  Tensor& TensorOf(const TraceEvent& event) {
+    return TensorOf(TracedPart::OfWord(event.channel), event.tensor);
+  }
   void TakeOfOperation(const TraceEvent& event);
   void Carry(Operation& operation, std::uint32_t number);
   void Complete(const Operation& operation);
@@ -76,18 +81,18 @@ class EngineStory {
   void DrawRank(const Operation& operation, Time completed, std::size_t member);
   void DrawEngine(const Operation& operation, Time completed);
   TimelineSlice Describe(const Operation& operation, Time completed) const;
-  void DrawWaiting(std::uint32_t number, const Tensor& tensor, std::size_t member);
+  void DrawWaiting(const std::string& name, const Tensor& tensor, std::size_t member);
 
   const RecordedNode& node_;
   const std::int64_t end_ns_;
   const std::span<TimelineProcess> processes_;
-  std::map<std::uint32_t, Tensor> tensors_;
+  std::map<std::pair<TracedPart, std::uint32_t>, Tensor> tensors_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Operation> running_;
   SubmissionNames submissions_;
 };
 
-EngineStory::Tensor& EngineStory::TensorOf(std::uint32_t number) {
-  Tensor& tensor = tensors_[number];
+EngineStory::Tensor& EngineStory::TensorOf(TracedPart communicator, std::uint32_t number) {
+  Tensor& tensor = tensors_[{communicator, number}];
   tensor.submitted.resize(member_count());
   return tensor;
 }
@@ -95,11 +100,11 @@ EngineStory::Tensor& EngineStory::TensorOf(std::uint32_t number) {
 void EngineStory::Take(const TraceEvent& event) {
   switch (event.stage) {
     case TraceStage::kSubmitted:
-      TensorOf(event.tensor).submitted[event.member].push_back(node_.TimeOf(event.at_ns));
-      submissions_.Add(event.member, event.sequence, node_.NameOf(event.tensor));
+      TensorOf(event).submitted[event.member].push_back(node_.TimeOf(event.at_ns));
+      submissions_.Add(event.member, event.sequence, node_.NameOf(event));
       return;
     case TraceStage::kReady:
-      TensorOf(event.tensor).ready = node_.TimeOf(event.at_ns);
+      TensorOf(event).ready = node_.TimeOf(event.at_ns);
       return;
     case TraceStage::kFailed:
       Fail(event);
@@ -113,7 +118,8 @@ void EngineStory::TakeOfOperation(const TraceEvent& event) {
   const std::pair key(event.channel, event.sequence);
   if (event.stage == TraceStage::kStarted) {
     Operation& operation = running_[key] = Operation();
-    operation.channel = event.channel;
+    operation.communicator = TracedPart::OfWord(event.channel);
+    operation.channel = TracedPart::ChannelOf(event.channel);
     operation.sequence = event.sequence;
     operation.kind = event.detail;
     operation.bytes = event.value;
@@ -144,7 +150,7 @@ void EngineStory::TakeOfOperation(const TraceEvent& event) {
 }
 
 void EngineStory::Carry(Operation& operation, std::uint32_t number) {
-  const Tensor& tensor = TensorOf(number);
+  const Tensor& tensor = TensorOf(operation.communicator, number);
   Part& part = operation.parts.emplace_back();
   part.tensor = number;
   part.ready = tensor.ready;
@@ -156,7 +162,7 @@ void EngineStory::Carry(Operation& operation, std::uint32_t number) {
 void EngineStory::Complete(const Operation& operation) {
   const std::int64_t started = *operation.At(TraceStage::kStarted);
   for (const Part& part : operation.parts) {
-    for (auto& queue : TensorOf(part.tensor).submitted) {
+    for (auto& queue : TensorOf(operation.communicator, part.tensor).submitted) {
       // A later one is the next occurrence's: this one's was before the first event that is known.
       if (!queue.empty() && queue.front() <= started) queue.pop_front();
     }
@@ -165,11 +171,11 @@ void EngineStory::Complete(const Operation& operation) {
 }
 
 void EngineStory::Fail(const TraceEvent& event) {
-  Tensor& tensor = TensorOf(event.tensor);
+  Tensor& tensor = TensorOf(event);
   const std::int64_t at = node_.TimeOf(event.at_ns);
   for (std::size_t m = 0; m < member_count(); ++m) {
     if (tensor.submitted[m].empty()) continue;
-    DrawWaiting(event.tensor, tensor, m);
+    DrawWaiting(node_.NameOf(event), tensor, m);
     tensor.submitted[m].pop_front();
     TimelineSlice& slice = processes_[m + 1].slices.back();
     slice.end_ns = std::max(at, slice.begin_ns);
@@ -184,23 +190,24 @@ void EngineStory::End() {
     Draw(operation, std::nullopt);
     const std::int64_t started = *operation.At(TraceStage::kStarted);
     for (const Part& part : operation.parts) {
-      for (auto& queue : TensorOf(part.tensor).submitted) {
+      for (auto& queue : TensorOf(operation.communicator, part.tensor).submitted) {
         if (!queue.empty() && queue.front() <= started) queue.pop_front();
       }
     }
   }
   // Where events were lost, a submission without an end may have ended.
   if (node_.lost > 0) return;
-  for (const auto& [number, tensor] : tensors_) {
+  for (const auto& [key, tensor] : tensors_) {
     for (std::size_t m = 0; m < member_count(); ++m) {
-      if (!tensor.submitted[m].empty()) DrawWaiting(number, tensor, m);
+      if (tensor.submitted[m].empty()) continue;
+      DrawWaiting(node_.NameOf(key.first, key.second), tensor, m);
     }
   }
 }
 
-void EngineStory::DrawWaiting(std::uint32_t number, const Tensor& tensor, std::size_t member) {
+void EngineStory::DrawWaiting(const std::string& name, const Tensor& tensor, std::size_t member) {
   TimelineSlice slice;
-  slice.name = node_.NameOf(number);
+  slice.name = name;
   slice.tensors = {slice.name};
   slice.tensor_count = 1;
   slice.begin_ns = tensor.submitted[member].front();
@@ -220,10 +227,11 @@ void EngineStory::DrawWaiting(std::uint32_t number, const Tensor& tensor, std::s
 TimelineSlice EngineStory::Describe(const Operation& operation, Time completed) const {
   TimelineSlice slice;
   // What is matched by order has its name alone.
-  if (operation.channel < kFirstTracedOrderedChannel || operation.parts.empty()) {
-    slice.operation = absl::StrCat(operation.channel, "/", operation.sequence);
+  if (!operation.parts.empty() && IsTracedOrdered(operation.parts.front().tensor)) {
+    slice.operation = node_.NameOf(operation.communicator, operation.parts.front().tensor);
   } else {
-    slice.operation = node_.NameOf(operation.parts.front().tensor);
+    slice.operation = absl::StrCat(operation.channel, "/", operation.sequence,
+                                   node_.Behind(operation.communicator));
   }
   slice.kind = NameOfKind(operation.kind);
   slice.algorithm = NameOfAlgorithm(operation.algorithm);
@@ -231,7 +239,7 @@ TimelineSlice EngineStory::Describe(const Operation& operation, Time completed) 
   slice.tensor_count = operation.parts.size();
   for (const Part& part : operation.parts) {
     if (slice.tensors.size() == kTensorsNamed) break;
-    slice.tensors.push_back(node_.NameOf(part.tensor));
+    slice.tensors.push_back(node_.NameOf(operation.communicator, part.tensor));
   }
   slice.name =
       slice.tensors.empty() ? absl::StrCat("operation ", slice.operation) : slice.tensors.front();
@@ -261,8 +269,7 @@ void EngineStory::DrawRank(const Operation& operation, Time completed, std::size
     first = std::min(first.value_or(*submitted), *submitted);
     last = std::max(last.value_or(*submitted), *submitted);
   }
-  // Whose ranks the communicator has is not in the events.
-  if (operation.channel >= kFirstTracedOrderedChannel && !first.has_value()) return;
+  if (!first.has_value() && !node_.Has(operation.communicator, member)) return;
   slice.begin_ns = std::min(first.value_or(slice.begin_ns), slice.begin_ns);
   const auto stage = [&](const char* name, Time at) {
     if (at.has_value()) slice.stages.emplace_back(name, *at);

@@ -1,7 +1,8 @@
-// Operations of a one-node job, which its ranks carry out and tell of themselves.
+// Operations of communicators on one node, which their ranks carry out and tell of themselves.
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -22,8 +23,8 @@ struct Occurrence {
   std::vector<Part> members;
 };
 
-// By tensor and occurrence.
-using Occurrences = std::map<std::pair<std::uint32_t, std::uint32_t>, Occurrence>;
+// By communicator, tensor and occurrence.
+using Occurrences = std::map<std::tuple<TracedPart, std::uint32_t, std::uint32_t>, Occurrence>;
 
 Occurrences Gather(const RecordedNode& node) {
   Occurrences occurrences;
@@ -31,7 +32,8 @@ Occurrences Gather(const RecordedNode& node) {
     for (const TraceEvent& event : node.ranks[m].events) {
       const bool submitted = event.stage == TraceStage::kSubmitted;
       if (!submitted && event.stage != TraceStage::kCompleted) continue;
-      Occurrence& occurrence = occurrences[{event.tensor, event.sequence}];
+      const TracedPart part_of_job = TracedPart::OfWord(event.channel);
+      Occurrence& occurrence = occurrences[{part_of_job, event.tensor, event.sequence}];
       occurrence.members.resize(node.ranks.size());
       Part& part = occurrence.members[m];
       if (submitted) {
@@ -46,12 +48,17 @@ Occurrences Gather(const RecordedNode& node) {
   return occurrences;
 }
 
-// When the last one has submitted it; nothing if somebody has not, as far as is known.
-std::optional<std::int64_t> ArrivedAt(const Occurrence& occurrence) {
+// When the communicator's last rank has submitted it; nothing if one has not, as far as is known.
+std::optional<std::int64_t> ArrivedAt(const RecordedNode& node, TracedPart communicator,
+                                      const Occurrence& occurrence) {
   std::int64_t arrived = INT64_MIN;
-  for (const Part& part : occurrence.members) {
-    if (!part.submitted.has_value()) return std::nullopt;
-    arrived = std::max(arrived, *part.submitted);
+  for (std::size_t m = 0; m < occurrence.members.size(); ++m) {
+    const Part& part = occurrence.members[m];
+    if (part.submitted.has_value()) {
+      arrived = std::max(arrived, *part.submitted);
+    } else if (node.Has(communicator, m)) {
+      return std::nullopt;
+    }
   }
   return arrived;
 }
@@ -67,13 +74,16 @@ void AddPart(TimelineSlice& slice, const char* name, std::int64_t end_ns) {
 void AddLocalOperations(const RecordedNode& node, std::int64_t end_ns,
                         std::span<TimelineProcess> ranks) {
   for (const auto& [key, occurrence] : Gather(node)) {
-    const std::optional<std::int64_t> arrived = ArrivedAt(occurrence);
+    const auto& [communicator, tensor, number] = key;
+    const std::optional<std::int64_t> arrived = ArrivedAt(node, communicator, occurrence);
     for (std::size_t m = 0; m < ranks.size(); ++m) {
       const Part& part = occurrence.members[m];
       if (!part.submitted.has_value()) continue;
       TimelineSlice slice;
-      slice.name = node.NameOf(key.first);
-      slice.operation = absl::StrCat(slice.name, " #", key.second);
+      slice.name = node.NameOf(communicator, tensor);
+      // What is matched by order comes once.
+      slice.operation =
+          IsTracedOrdered(tensor) ? slice.name : absl::StrCat(slice.name, " #", number);
       slice.tensors = {slice.name};
       slice.tensor_count = 1;
       slice.bytes = occurrence.bytes;

@@ -1,5 +1,6 @@
 #include "client/cli/trace/trace_record.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -19,17 +20,33 @@ std::vector<TraceEvent>* EventsOf(RecordedNode& node, int ring) {
 
 }  // namespace
 
-std::string RecordedNode::NameOf(std::uint32_t tensor) const {
-  const auto found = tensors.find(tensor);
-  return found == tensors.end() || found->second.empty() ? absl::StrCat("tensor ", tensor)
-                                                         : found->second;
+std::string RecordedNode::NameOf(TracedPart part, std::uint32_t tensor) const {
+  const auto found = tensors.find({part, tensor});
+  if (found != tensors.end() && !found->second.empty()) return found->second;
+  return IsTracedOrdered(tensor)
+             ? absl::StrCat("operation ", tensor - kFirstTracedOrdered, Behind(part))
+             : absl::StrCat("tensor ", tensor, Behind(part));
+}
+
+std::string RecordedNode::Behind(TracedPart part) const {
+  if (part.is_all_ranks()) return "";
+  const auto found = communicators.find(part);
+  return found == communicators.end() ? absl::StrCat(" of communicator ", part.number())
+                                      : absl::StrCat(" of communicator '", found->second.name, "'");
+}
+
+bool RecordedNode::Has(TracedPart part, std::size_t member) const {
+  if (part.is_all_ranks()) return true;
+  const auto found = communicators.find(part);
+  if (found == communicators.end()) return false;
+  const std::vector<std::size_t>& members = found->second.members;
+  return std::find(members.begin(), members.end(), member) != members.end();
 }
 
 void TraceRecord::Add(const v1::TraceReply& reply) {
   if (nodes_.empty()) {
     job_id_ = reply.job_id();
     generation_ = reply.generation();
-    one_node_ = reply.one_node();
     asked_unix_offset_ns_ = reply.unix_offset_ns();
     for (const v1::TracedNode& traced : reply.nodes()) {
       RecordedNode& node = nodes_.emplace_back();
@@ -63,7 +80,13 @@ void TraceRecord::Add(const v1::TraceReply& reply) {
 void TraceRecord::AddNode(const v1::NodeTrace& trace, RecordedNode& node) {
   node.answered = true;
   for (const v1::TracedTensor& tensor : trace.tensors()) {
-    node.tensors.insert_or_assign(tensor.number(), tensor.name());
+    node.tensors.insert_or_assign({TracedPart::OfNumber(tensor.part()), tensor.number()},
+                                  tensor.name());
+  }
+  for (const v1::TracedCommunicator& communicator : trace.communicators()) {
+    RecordedCommunicator& recorded = node.communicators[TracedPart::OfNumber(communicator.part())];
+    recorded.name = communicator.name();
+    recorded.members.assign(communicator.members().begin(), communicator.members().end());
   }
   if (trace.clock_known() &&
       (!node.clock_known || trace.clock_uncertainty_ns() < node.clock_uncertainty_ns)) {

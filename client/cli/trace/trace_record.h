@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "proto/rpc/trace.pb.h"
@@ -19,11 +20,18 @@ struct RecordedRank {
   std::vector<TraceEvent> events;
 };
 
+// A communicator besides that of all ranks.
+struct RecordedCommunicator {
+  std::string name;
+  std::vector<std::size_t> members;  // positions in RecordedNode::ranks
+};
+
 struct RecordedNode {
   std::string name;
   std::vector<TraceEvent> engine;
   std::vector<RecordedRank> ranks;  // by local rank
-  std::map<std::uint32_t, std::string> tensors;
+  std::map<std::pair<TracedPart, std::uint32_t>, std::string> tensors;
+  std::map<TracedPart, RecordedCommunicator> communicators;
   std::uint64_t lost = 0;  // events that nobody read in time
   bool answered = false;   // ever
   bool behind = false;     // the last reply did not have all that had been noted by then
@@ -36,7 +44,15 @@ struct RecordedNode {
     return static_cast<std::int64_t>(at_ns + static_cast<std::uint64_t>(clock_offset_ns));
   }
   // "tensor 7" if its name has not come.
-  std::string NameOf(std::uint32_t tensor) const;
+  std::string NameOf(TracedPart part, std::uint32_t tensor) const;
+  // Of an event's tensor, likewise.
+  std::string NameOf(const TraceEvent& event) const {
+    return NameOf(TracedPart::OfWord(event.channel), event.tensor);
+  }
+  // " of communicator 'x'"; empty: of all ranks.
+  std::string Behind(TracedPart part) const;
+  // Whether this rank is known to be one of the communicator's.
+  bool Has(TracedPart part, std::size_t member) const;
 };
 
 // All times in it are those of the coordinator's node, in nanoseconds.
@@ -62,7 +78,6 @@ class TraceRecord {
 
   const std::string& job_id() const noexcept { return job_id_; }
   std::uint32_t generation() const noexcept { return generation_; }
-  bool one_node() const noexcept { return one_node_; }
   const std::vector<RecordedNode>& nodes() const noexcept { return nodes_; }
   // From the second reply, before which all rings had been read once, to the last; of one reply
   // alone: its time.
@@ -80,7 +95,6 @@ class TraceRecord {
 
   std::string job_id_;
   std::uint32_t generation_ = 0;
-  bool one_node_ = false;
   std::size_t asked_node_ = 0;
   int replies_ = 0;
   std::uint64_t first_ns_ = 0;  // of the asked node's clock

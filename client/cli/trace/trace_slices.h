@@ -1,4 +1,4 @@
-// The two ways in which operations are told of: by an engine, and by the ranks of a one-node job.
+// The two ways in which operations are told of: by an engine, and by ranks that are on one node.
 #ifndef RINGD_CLIENT_CLI_TRACE_TRACE_SLICES_H_
 #define RINGD_CLIENT_CLI_TRACE_TRACE_SLICES_H_
 

@@ -36,25 +36,27 @@ TimelineSlice SliceOf(const RecordedNode& node, const TraceEvent& event, TrackKi
   return slice;
 }
 
-// What a rank has written of itself, but for the operations of a one-node job.
-void AddOwnSlices(const RecordedNode& node, const RecordedRank& rank, bool one_node,
+// What a rank has written of itself, but for the operations that it has carried out.
+void AddOwnSlices(const RecordedNode& node, const RecordedRank& rank,
                   const SubmissionNames& submissions, std::uint8_t member,
                   std::vector<TimelineSlice>& slices) {
   for (const TraceEvent& event : rank.events) {
     switch (event.stage) {
       case TraceStage::kWaited: {
-        const std::string name =
-            one_node ? node.NameOf(event.tensor) : submissions.NameOf(member, event.sequence);
+        // Where ringd carries them out, the rank knows them by their submissions.
+        const std::string name = event.tensor == kNoTracedTensor
+                                     ? submissions.NameOf(member, event.sequence)
+                                     : node.NameOf(event);
         slices.push_back(SliceOf(node, event, TrackKind::kWaits,
                                  name.empty() ? "wait" : absl::StrCat("wait for ", name)));
         break;
       }
       case TraceStage::kReduced:
         slices.push_back(SliceOf(node, event, TrackKind::kReductions,
-                                 absl::StrCat("reduce ", node.NameOf(event.tensor))));
+                                 absl::StrCat("reduce ", node.NameOf(event))));
         break;
       case TraceStage::kRankExchange:
-        slices.push_back(SliceOf(node, event, TrackKind::kRankExchange, node.NameOf(event.tensor)));
+        slices.push_back(SliceOf(node, event, TrackKind::kRankExchange, node.NameOf(event)));
         break;
       default:
         break;
@@ -72,12 +74,11 @@ Timeline BuildTimeline(const TraceRecord& record) {
     const std::span<TimelineProcess> processes =
         std::span(timeline.processes).subspan(next, 1 + node.ranks.size());
     next += processes.size();
-    if (record.one_node()) AddLocalOperations(node, record.end_ns(), processes.subspan(1));
-    // Of a one-node job: those on GPUs.
+    AddLocalOperations(node, record.end_ns(), processes.subspan(1));
     const SubmissionNames submissions = AddEngineOperations(node, record.end_ns(), processes);
     for (std::size_t m = 0; m < node.ranks.size(); ++m) {
-      AddOwnSlices(node, node.ranks[m], record.one_node(), submissions,
-                   static_cast<std::uint8_t>(m), processes[m + 1].slices);
+      AddOwnSlices(node, node.ranks[m], submissions, static_cast<std::uint8_t>(m),
+                   processes[m + 1].slices);
     }
   }
   for (TimelineProcess& process : timeline.processes) {

@@ -11,8 +11,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "client/cli/views/human_units.h"
-#include "client/cli/views/printable.h"
 #include "client/cli/views/table.h"
+#include "proto/base/text.h"
 
 namespace ringd::cli {
 namespace {
@@ -80,7 +80,7 @@ std::string DescribeTrial(const v1::LinkFigures& link) {
 // Text that is too long goes on below itself.
 std::string Label(absl::string_view label, absl::string_view text, const Look& look) {
   return absl::StrFormat("  %-15s %s\n", label,
-                         WrapWords(Printable(text), std::string(18, ' '), look.width));
+                         WrapWords(CleanLine(text), std::string(18, ' '), look.width));
 }
 
 std::string BucketTable(const v1::Plan& plan, const Look& look) {

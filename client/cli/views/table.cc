@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "client/cli/views/printable.h"
+#include "proto/base/text.h"
 
 namespace ringd::cli {
 namespace {
@@ -53,7 +53,7 @@ std::size_t Total(const std::vector<std::size_t>& widths) {
 }  // namespace
 
 std::string Paint(absl::string_view text, Colour colour, bool enabled) {
-  std::string clean = Printable(text);
+  std::string clean = CleanLine(text);
   if (!enabled || colour == Colour::kNone || clean.empty()) return clean;
   return absl::StrCat(Escape(colour), clean, kReset);
 }

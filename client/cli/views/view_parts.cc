@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "client/cli/views/human_units.h"
-#include "client/cli/views/printable.h"
+#include "proto/base/text.h"
 
 namespace ringd::cli {
 namespace {
@@ -80,7 +80,7 @@ std::string NothingHere(absl::string_view what, std::uint32_t hidden_jobs) {
 }
 
 std::string NothingOfJob(absl::string_view what, absl::string_view job_id) {
-  return absl::StrCat("No ", what, " of a job '", Printable(job_id), "' on this node.\n");
+  return absl::StrCat("No ", what, " of a job '", CleanLine(job_id), "' on this node.\n");
 }
 
 }  // namespace ringd::cli

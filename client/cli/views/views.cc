@@ -7,9 +7,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "client/cli/views/human_units.h"
-#include "client/cli/views/printable.h"
 #include "client/cli/views/table.h"
 #include "client/cli/views/view_parts.h"
+#include "proto/base/text.h"
 
 namespace ringd::cli {
 namespace {
@@ -161,7 +161,7 @@ std::string RenderHiddenJobs(std::uint32_t hidden_jobs) {
 std::string RenderUnanswered(const google::protobuf::RepeatedPtrField<std::string>& unanswered) {
   std::string lines;
   for (const std::string& words : unanswered) {
-    absl::StrAppend(&lines, "ringctl: warning: ", Printable(words), "\n");
+    absl::StrAppend(&lines, "ringctl: warning: ", CleanLine(words), "\n");
   }
   return lines;
 }

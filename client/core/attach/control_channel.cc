@@ -17,8 +17,10 @@
 #include "client/core/attach/library_version.h"
 #include "client/core/attach/program_name.h"
 #include "proto/attach/handshake.h"
+#include "proto/base/text.h"
 #include "proto/rpc/client.grpc.pb.h"
 #include "proto/rpc/client.pb.h"
+#include "proto/types/failure_words.h"
 
 namespace ringd::client {
 namespace {
@@ -28,7 +30,6 @@ namespace {
 // were over.
 constexpr std::size_t kRegisterMessageBytes = 48 * 1024;
 constexpr std::size_t kNumbersPerMessage = 8192;
-constexpr std::chrono::milliseconds kInterruptInterval{100};
 
 absl::Status FromGrpc(const grpc::Status& status) {
   // The numbers are the same.
@@ -214,11 +215,13 @@ class GrpcControlChannel final : public ControlChannel {
     return AgreedDevices{reply.goes_by_host(), reply.why()};
   }
 
-  absl::Status Leave(Clock::time_point deadline) override {
+  absl::Status Leave(absl::string_view failure, Clock::time_point deadline) override {
+    v1::LeaveRequest request;
+    request.set_failure(std::string(CutToLength(CleanLine(failure), kMostFailureBytes)));
     grpc::ClientContext context;
     Prepare(context, deadline);
     v1::LeaveReply reply;
-    return FromGrpc(stub_->Leave(&context, v1::LeaveRequest(), &reply));
+    return FromGrpc(stub_->Leave(&context, request, &reply));
   }
 
   std::uint64_t Ping() override { return ping_.Ask(); }

@@ -3,7 +3,6 @@
 #define RINGD_CLIENT_CORE_ATTACH_CONTROL_CHANNEL_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,8 +10,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "client/core/attach/launcher_environment.h"
 #include "client/core/tensors/tensor_description.h"
+#include "client/core/waiting/interrupt.h"
 #include "proto/base/clock.h"
 #include "proto/base/unique_fd.h"
 
@@ -81,10 +82,6 @@ struct AgreedDevices {
   std::string why;
 };
 
-// Whether to wait for other ranks no longer. Asked about every 0.1 s by the thread that waits; may
-// be empty.
-using InterruptCheck = std::function<bool()>;
-
 // Thread safety: any thread may call anything.
 // Blocking: each call blocks until its deadline at most; when ringd dies, all return kUnavailable.
 // Errors: as proto/rpc/client.proto gives them, with ringd's words.
@@ -126,7 +123,8 @@ class ControlChannel {
   virtual absl::StatusOr<AgreedDevices> AgreeOnDevices(std::uint32_t communicator,
                                                        Clock::time_point deadline,
                                                        const InterruptCheck& is_interrupted) = 0;
-  virtual absl::Status Leave(Clock::time_point deadline) = 0;
+  // `failure`: LeaveRequest's, any text; empty: in order.
+  virtual absl::Status Leave(absl::string_view failure, Clock::time_point deadline) = 0;
   // Asks ringd for a sign of life, unless such a question is under way, and returns how many it has
   // answered so far. Does not block. One thread at a time.
   virtual std::uint64_t Ping() = 0;

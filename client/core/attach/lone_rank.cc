@@ -125,7 +125,9 @@ class LoneControlChannel final : public ControlChannel {
     return absl::OkStatus();
   }
 
-  absl::Status Leave(Clock::time_point /*deadline*/) override { return absl::OkStatus(); }
+  absl::Status Leave(absl::string_view /*failure*/, Clock::time_point /*deadline*/) override {
+    return absl::OkStatus();
+  }
 
   std::uint64_t Ping() override { return 0; }
 

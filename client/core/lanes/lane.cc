@@ -1,12 +1,15 @@
 #include "client/core/lanes/lane.h"
 
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "client/core/tensors/ordered_descriptions.h"
 
 namespace ringd::client {
 
 absl::StatusOr<std::uint64_t> Lane::Submit(Registration& tensor, const void* source,
-                                           void* destination, WhenFull when_full) {
+                                           void* destination, WhenFull when_full,
+                                           const InterruptCheck& is_interrupted) {
   Submission record{};
   OperationEnd end;
   if (absl::Status status = Place(tensor, source, destination, record, end); !status.ok()) {
@@ -19,11 +22,17 @@ absl::StatusOr<std::uint64_t> Lane::Submit(Registration& tensor, const void* sou
     record.description = OrderedDescriptions::WordOf(tensor).ToWord();
     record.root_rank = tensor.description.root_rank;
   }
+  std::optional<InterruptibleWait> wait;
   for (;;) {
     const SubmitResult result = TrySubmit(tensor, source, destination, record, end);
     if (result == SubmitResult::kOk) return record.sequence;
-    if (result == SubmitResult::kFull && when_full == WhenFull::kWait && queue_.WaitForRoom(end)) {
-      continue;
+    if (result == SubmitResult::kFull && when_full == WhenFull::kWait) {
+      if (!wait.has_value()) wait.emplace(is_interrupted);
+      if (absl::Status status = wait->Check(); !status.ok()) {
+        staging_.Finish(end, false);
+        return status;
+      }
+      if (queue_.WaitForRoom(end, wait->slice_end())) continue;
     }
     staging_.Finish(end, false);
     if (result == SubmitResult::kFull && state_.alive()) {

@@ -9,6 +9,7 @@
 #include "client/core/attach/session_state.h"
 #include "client/core/tensors/registrations.h"
 #include "client/core/tensors/staging.h"
+#include "client/core/waiting/interrupt.h"
 #include "client/core/waiting/operation_queue.h"
 #include "proto/shm/submission.h"
 
@@ -31,11 +32,12 @@ class Lane {
   }
 
   // Submits a tensor in host memory; the operation's number in the queue. Blocks for a copy of the
-  // source, and, if so told, until there is room.
+  // source, and, if so told, until there is room or `is_interrupted` says so.
   //   kInvalidArgument: a pointer. kResourceExhausted: no room in the arena, or, if not told to
-  //   wait, for one more operation. Otherwise why the context has ended.
+  //   wait, for one more operation. kCancelled: it was interrupted. Otherwise why the context has
+  //   ended.
   absl::StatusOr<std::uint64_t> Submit(Registration& tensor, const void* source, void* destination,
-                                       WhenFull when_full);
+                                       WhenFull when_full, const InterruptCheck& is_interrupted);
 
  protected:
   static constexpr char kForRoom[] = "ringd.no_room_for_an_operation";

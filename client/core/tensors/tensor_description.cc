@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "proto/base/text.h"
 #include "proto/operations/operation_traits.h"
 
 namespace ringd::client {
@@ -58,38 +59,6 @@ absl::Status CheckAllReduce(const ringd_tensor& tensor, TensorDescription& descr
 }
 
 }  // namespace
-
-bool IsUtf8(absl::string_view text) noexcept {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  for (std::size_t i = 0; i < text.size();) {
-    const unsigned char lead = byte(i);
-    std::size_t continuation = 0;
-    if (lead < 0x80) {
-      ++i;
-      continue;
-    }
-    if (lead >= 0xc2 && lead <= 0xdf) {
-      continuation = 1;
-    } else if ((lead & 0xf0) == 0xe0) {
-      continuation = 2;
-    } else if (lead >= 0xf0 && lead <= 0xf4) {
-      continuation = 3;
-    } else {
-      return false;
-    }
-    if (text.size() - i <= continuation) return false;
-    for (std::size_t k = 1; k <= continuation; ++k) {
-      if ((byte(i + k) & 0xc0) != 0x80) return false;
-    }
-    // Overlong forms, surrogates, and what lies beyond U+10FFFF.
-    if ((lead == 0xe0 && byte(i + 1) < 0xa0) || (lead == 0xed && byte(i + 1) > 0x9f) ||
-        (lead == 0xf0 && byte(i + 1) < 0x90) || (lead == 0xf4 && byte(i + 1) > 0x8f)) {
-      return false;
-    }
-    i += continuation + 1;
-  }
-  return true;
-}
 
 std::string TensorDescription::Key() const {
   std::string key = name;

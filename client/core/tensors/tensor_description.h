@@ -48,9 +48,6 @@ struct RegisteredNumbers {
   std::uint32_t meta = 0;          // ... and for everything else
 };
 
-// Whether `text` is well-formed UTF-8 (RFC 3629): names travel in protobuf strings, which insist.
-bool IsUtf8(absl::string_view text) noexcept;
-
 // `why` with the tensor's name in front.
 absl::Status InTensor(absl::string_view name, const absl::Status& why);
 

@@ -126,9 +126,9 @@ class OperationQueue : protected OperationWords {
   // Submits `record`, whose sequence, time and flags it fills in. Does not block.
   virtual SubmitResult TrySubmit(Submission& record, const OperationEnd& end) = 0;
 
-  // Blocks until there may be room for what TrySubmit refused with `end`. False when the context
-  // has ended instead.
-  [[nodiscard]] virtual bool WaitForRoom(const OperationEnd& end) = 0;
+  // Blocks until there may be room for what TrySubmit refused with `end`, at most until `deadline`.
+  // False when the context has ended instead.
+  [[nodiscard]] virtual bool WaitForRoom(const OperationEnd& end, Clock::time_point deadline) = 0;
 
   // Blocks until the operation has ended, at most until `deadline`. Does not consume it.
   virtual WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline) = 0;

@@ -248,12 +248,15 @@ PyObject* Leave(PyObject* self, PyObject* /*unused*/) {
   return NoneOrError(status);
 }
 
-PyObject* Abandon(PyObject* self, PyObject* /*unused*/) {
+PyObject* Abandon(PyObject* self, PyObject* why) {
+  // Before anything changes: text with lone surrogates is none that can be told.
+  const char* const text = PyUnicode_AsUTF8AndSize(why, nullptr);
+  if (text == nullptr) return nullptr;
   Self(self)->ended = true;
   ringd_status status = RINGD_OK;
   {
     const WithoutGil without_gil;
-    status = ringd_abandon(Self(self)->context);
+    status = ringd_abandon_because(Self(self)->context, text);
   }
   return NoneOrError(status);
 }
@@ -314,7 +317,7 @@ PyObject* MakeContextType() {
       {"stream_wait", Fast(StreamWait), METH_FASTCALL,
        "(operation, stream): what is put on the stream from now on has the result."},
       {"leave", Leave, METH_NOARGS, "Leaves the job; calls under way end with CancelledError."},
-      {"abandon", Abandon, METH_NOARGS, "As leave, but the other ranks are told of a failure."},
+      {"abandon", Abandon, METH_O, "(why): as leave, but the other ranks are told of a failure."},
       {nullptr, nullptr, 0, nullptr},
   };
   static PyType_Slot slots[] = {

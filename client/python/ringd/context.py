@@ -239,10 +239,11 @@ class Context:
         """
         self.raw.leave()
 
-    def abandon(self) -> None:
+    def abandon(self, why: str = "") -> None:
         """As ``close``, for a rank that has failed: the others are told at once, as if this process
-        had died."""
-        self.raw.abandon()
+        had died. They hear this rank's name and ``why``, which says what has become of it, such as
+        "found no data"; the first 512 bytes, as one line."""
+        self.raw.abandon(exits.tellable(why))
 
     def __enter__(self) -> Context:
         return self
@@ -257,7 +258,7 @@ class Context:
         if error_type is None or issubclass(error_type, SystemExit):
             self.close()
         else:
-            self.abandon()
+            self.abandon(exits.why_ended(error_type, error, "ended its part by an exception"))
         return False
 
 

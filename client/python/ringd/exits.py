@@ -2,9 +2,11 @@
 
 A program that comes to its end leaves its jobs in order. One that ends because of an exception must
 not: the other ranks would take its silence for a choice and wait for it, or be told of nothing but
-its absence. It abandons them, so that the others learn at once that this rank failed. That happens
-already when the exception is reported, before Python waits for the program's other threads: one of
-those may be waiting for a collective that will never come, and abandoning ends that wait.
+its absence. It abandons them, so that the others learn at once that this rank failed, and by which
+exception. That happens already when the exception is reported, before Python waits for the
+program's other threads: one of those may be waiting for a collective that will never come, and
+abandoning ends that wait. An exception that ends a thread alone does not end the program, and is
+not told.
 
 ``sys.exit`` with whatever code, and a death by a signal, need nothing: the first is an end in
 order, and the second ringd sees itself.
@@ -23,7 +25,7 @@ from typing import Protocol
 class Place(Protocol):
     """What of ringd.Context is needed here."""
 
-    def abandon(self) -> None: ...
+    def abandon(self, why: str) -> None: ...
     def close(self) -> None: ...
 
 
@@ -57,22 +59,45 @@ def _on_uncaught(
         _previous_hooks[-1](error_type, error, traceback)
     finally:
         if not _interactive():
-            _end_all(failed=True)
+            _end_all(why_ended(error_type, error))
 
 
 def _at_exit() -> None:
     # Set when an exception was reported, also if somebody replaced the hook.
-    failed = getattr(sys, "last_value", None) is not None and not _interactive()
-    _end_all(failed)
+    error = getattr(sys, "last_value", None)
+    _end_all("" if error is None or _interactive() else why_ended(type(error), error))
 
 
-def _end_all(failed: bool) -> None:
+def why_ended(
+    error_type: type[BaseException], error: BaseException | None, how: str = "ended by an uncaught exception"
+) -> str:
+    """What the other ranks hear of one that ends by this exception. Never raises."""
+    if issubclass(error_type, KeyboardInterrupt):
+        return "was interrupted (KeyboardInterrupt)"
+    module = error_type.__module__
+    name = error_type.__qualname__
+    if module not in ("builtins", "__main__"):
+        name = f"{module}.{name}"
+    try:
+        words = str(error)
+    except Exception:  # it is the program's own
+        words = ""
+    return f"{how}: {name}" + (f": {words}" if words else "")
+
+
+def tellable(text: str) -> str:
+    """`text` as C and UTF-8 can have it."""
+    return text.replace("\0", "?").encode("utf-8", "replace").decode("utf-8")
+
+
+def _end_all(failure: str) -> None:
+    """`failure`: what the others hear; empty: the contexts are left in order."""
     if os.getpid() != _watching_process:
         return  # a forked child: the places are its parent's
     for context in list(_contexts):
         try:
-            if failed:
-                context.abandon()
+            if failure:
+                context.abandon(failure)
             else:
                 context.close()
         except Exception as error:  # the process is to end, whatever this says

@@ -60,8 +60,9 @@ JobCommunicator::JobCommunicator(Options options, std::shared_ptr<const Membersh
   // Where a rank copies in pieces, their order is that of the job's ring, for all its
   // communicators.
   if (options_.number != 0) {
-    if (options_.by_order && options_.trace != nullptr) {
-      trace_.NoteInto(*options_.trace, options_.number, options_.name, options_.positions);
+    if (options_.trace != nullptr) {
+      trace_.NoteInto(*options_.trace, TracedPart(options_.number), options_.by_order,
+                      options_.positions);
     } else {
       trace_.TurnOff();
     }

@@ -5,6 +5,7 @@
 #ifndef RINGD_DAEMON_JOBS_COMMUNICATOR_JOB_COMMUNICATOR_H_
 #define RINGD_DAEMON_JOBS_COMMUNICATOR_JOB_COMMUNICATOR_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -73,8 +74,8 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
     IsolatedExecutor* isolated = nullptr;
     // For tensors in device memory; null: there are none. Must outlive this.
     DeviceRoom* devices = nullptr;
-    // Where operations that are matched by order are noted; null: they are not. Must be there
-    // until Fail, or until this ends.
+    // Of one besides that of all ranks: where its operations are noted; null: they are not. Must
+    // be there until Fail, or until this ends.
     OperationTrace* trace = nullptr;
     std::vector<int> positions;  // then: of the members, among those of the job on this node
     std::chrono::nanoseconds connect_patience{};   // DeviceLane::Options'
@@ -90,6 +91,7 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   ~JobCommunicator() override;
 
   CommunicatorId id() const noexcept { return options_.id; }
+  const std::string& name() const noexcept { return options_.name; }
   const Membership& membership() const noexcept { return *membership_; }
 
   // Completes a checked description with this communicator's numbers for its name and meta.
@@ -208,8 +210,16 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   // Of a rank's event: it may be what the library writes. No more is known, and no more needed to
   // show it.
   bool IsCredible(const TraceEvent& event, std::uint64_t now_ns) const;
-  // Of the tensor with this number in events; empty: there is none.
+  // Of the tensor with this number in events, with the communicator's name if that is not the one
+  // of all ranks; empty: there is none.
   std::string NameOfTraced(std::uint32_t tensor) const;
+  // Of a communicator besides that of all ranks: which of the job's ranks on this node it has, by
+  // position.
+  const std::vector<int>& traced_members() const noexcept { return options_.positions; }
+  bool HasTracedMember(int position) const noexcept {
+    return std::find(options_.positions.begin(), options_.positions.end(), position) !=
+           options_.positions.end();
+  }
 
   JobCommunicatorCounters counters() const noexcept;
   // How a one-node job's ranks get at each other's ordinary memory; else empty.

@@ -2,7 +2,9 @@
 // anything.
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "daemon/jobs/communicator/job_communicator.h"
+#include "daemon/schedule/protocol/ordered_name.h"
 
 namespace ringd {
 
@@ -15,6 +17,7 @@ void JobCommunicator::NoteFailure(TensorHandle handle, const absl::Status& statu
 }
 
 bool JobCommunicator::HasTraced(std::uint32_t tensor) const noexcept {
+  if (options_.by_order) return IsTracedOrdered(tensor);
   const bool on_host = CombinesLocally() && tensor < kFirstTracedDeviceTensor;
   if (on_host) return tensor < lane_->tensor_count();
   const std::uint32_t number = CombinesLocally() ? tensor - kFirstTracedDeviceTensor : tensor;
@@ -22,13 +25,19 @@ bool JobCommunicator::HasTraced(std::uint32_t tensor) const noexcept {
 }
 
 std::string JobCommunicator::NameOfTraced(std::uint32_t tensor) const {
-  if (tensor >= kFirstTracedOrdered && tensor < kFirstTracedDeviceTensor) {
-    return trace_.NameOfOrdered(tensor);
-  }
   if (!HasTraced(tensor)) return "";
-  if (!CombinesLocally()) return scheduler_->NameOf(TensorHandle(tensor));
-  if (tensor < kFirstTracedDeviceTensor) return lane_->NameOf(tensor).value_or("");
-  return scheduler_->NameOf(TensorHandle(tensor - kFirstTracedDeviceTensor));
+  std::string name;
+  if (options_.by_order) {
+    name = OrderedName(tensor - kFirstTracedOrdered);
+  } else if (!CombinesLocally()) {
+    name = scheduler_->NameOf(TensorHandle(tensor));
+  } else if (tensor < kFirstTracedDeviceTensor) {
+    name = lane_->NameOf(tensor).value_or("");
+  } else {
+    name = scheduler_->NameOf(TensorHandle(tensor - kFirstTracedDeviceTensor));
+  }
+  if (options_.number != 0) absl::StrAppend(&name, " of communicator '", options_.name, "'");
+  return name;
 }
 
 bool JobCommunicator::IsCredible(const TraceEvent& event, std::uint64_t now_ns) const {
@@ -40,7 +49,7 @@ bool JobCommunicator::IsCredible(const TraceEvent& event, std::uint64_t now_ns) 
       if (!local) return false;
       break;
     case TraceStage::kRankExchange:
-      if (local) return false;
+      if (local || options_.number != 0) return false;
       break;
     case TraceStage::kWaited:
       break;

@@ -1,11 +1,7 @@
 #include "daemon/jobs/communicator/operation_trace.h"
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
-
-#include "absl/strings/str_cat.h"
-#include "daemon/schedule/protocol/ordered_name.h"
 
 namespace ringd {
 namespace {
@@ -13,44 +9,28 @@ namespace {
 // When a trainer says that it has submitted counts if it can be true.
 constexpr std::uint64_t kLongestAgo = std::chrono::nanoseconds(std::chrono::seconds(10)).count();
 
-// See kFirstTracedOrdered.
-constexpr std::uint32_t kOperationBits = 20;
-constexpr std::uint32_t kOperationMask = (1U << kOperationBits) - 1;
-constexpr std::uint32_t kCommunicatorMask = (1U << 10) - 1;
-constexpr std::uint32_t kChannelBits = 8;
-
 }  // namespace
 
-void OperationTrace::NoteInto(OperationTrace& job, std::uint32_t communicator,
-                              const std::string& name, std::vector<int> positions) {
+void OperationTrace::NoteInto(OperationTrace& job, TracedPart part, bool by_order,
+                              std::vector<int> positions) {
   job_ = &job;
+  part_ = part;
+  by_order_ = by_order;
   positions_ = std::move(positions);
-  communicator_ = communicator;
-  names_ = &job.ordered_[communicator & kCommunicatorMask];
-  *names_ = {name, 0};
 }
 
 std::uint32_t OperationTrace::NumberOf(const Registration& tensor) const noexcept {
-  if (job_ == nullptr) return tensor.tensor;
-  const auto number = static_cast<std::uint32_t>(tensor.order) & kOperationMask;
-  return kFirstTracedOrdered | (communicator_ & kCommunicatorMask) << kOperationBits | number;
-}
-
-std::string OperationTrace::NameOfOrdered(std::uint32_t tensor) const {
-  const std::uint32_t what = tensor - kFirstTracedOrdered;
-  const auto found = ordered_.find(what >> kOperationBits);
-  if (found == ordered_.end()) return "";
-  const OrderedNames& names = found->second;
-  // The one before the latest that ends in these bits.
-  const std::uint64_t before = (names.latest - what) & kOperationMask;
-  if (before > names.latest) return "";
-  return absl::StrCat(OrderedName(names.latest - before), " of communicator '", names.communicator,
-                      "'");
+  return by_order_ ? TracedOrdered(tensor.order) : tensor.tensor;
 }
 
 void OperationTrace::Write(TraceEvent event) {
   if (off_) return;
-  if (job_ != nullptr) return job_->Write(event);
+  event.channel = part_.WordOf(event.channel);
+  event.tensor += event.tensor == kNoTracedTensor ? 0 : first_tensor_;
+  (job_ == nullptr ? *this : *job_).WriteOwn(event);
+}
+
+void OperationTrace::WriteOwn(const TraceEvent& event) {
   if (memory_ == nullptr) {
     const std::size_t bytes = TraceRingBytes(kEvents);
     // Zeroed by the kernel page by page, as they are written.
@@ -62,7 +42,6 @@ void OperationTrace::Write(TraceEvent event) {
     ring_ = ViewTraceRing(static_cast<std::byte*>(base), kEvents);
     writer_ = TraceWriter(ring_);
   }
-  event.tensor += event.tensor == kNoTracedTensor ? 0 : first_tensor_;
   writer_.Write(event);
 }
 
@@ -72,9 +51,7 @@ void OperationTrace::WriteOperation(TraceStage stage, OperationId id, Clock::tim
   TraceEvent event;
   event.at_ns = NanosOf(at);
   event.value = value;
-  event.channel = job_ == nullptr
-                      ? id.channel
-                      : kFirstTracedOrderedChannel | communicator_ << kChannelBits | id.channel;
+  event.channel = id.channel;
   event.sequence = id.sequence;
   event.tensor = tensor;
   event.stage = stage;
@@ -85,7 +62,6 @@ void OperationTrace::WriteOperation(TraceStage stage, OperationId id, Clock::tim
 void OperationTrace::OnSubmitted(int member, const CheckedSubmission& submission,
                                  Clock::time_point now) {
   const std::uint64_t now_ns = NanosOf(now);
-  if (names_ != nullptr) names_->latest = std::max(names_->latest, submission.registration->order);
   const bool possible =
       submission.submitted_ns <= now_ns && now_ns - submission.submitted_ns < kLongestAgo;
   TraceEvent event;

@@ -5,15 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "backends/collective_request.h"
 #include "daemon/sessions/session.h"
 #include "proto/base/clock.h"
+#include "proto/trace/trace_event.h"
 #include "proto/trace/trace_ring.h"
 #include "proto/types/ids.h"
 
@@ -34,11 +33,11 @@ class OperationTrace {
 
   // Notes nothing.
   void TurnOff() noexcept { off_ = true; }
-  // Of a communicator that matches by order: notes its operations among those of all ranks.
-  // `positions`: where its members stand among the job's members here.
+  // Of a communicator besides that of all ranks: notes its operations among theirs, as of `part`.
+  // `by_order`: by their numbers. `positions`: where its members stand among the job's members
+  // here.
   // Requirement: `job` notes for itself, and outlives what is noted here.
-  void NoteInto(OperationTrace& job, std::uint32_t communicator, const std::string& name,
-                std::vector<int> positions);
+  void NoteInto(OperationTrace& job, TracedPart part, bool by_order, std::vector<int> positions);
   // What is added to tensors' numbers, where ranks note tensors of other numbers themselves.
   void NumberTensorsFrom(std::uint32_t first) noexcept { first_tensor_ = first; }
 
@@ -55,9 +54,6 @@ class OperationTrace {
   // The tensor ended without an operation.
   void OnFailed(const Registration& tensor, absl::StatusCode code, Clock::time_point now);
 
-  // What an operation that is matched by order is called in events: "operation 17 of communicator
-  // 'x'". Empty: there is none.
-  std::string NameOfOrdered(std::uint32_t tensor) const;
   // No ring: null.
   const TraceRingView& ring() const noexcept { return ring_; }
 
@@ -67,24 +63,19 @@ class OperationTrace {
   };
 
   void Write(TraceEvent event);
+  void WriteOwn(const TraceEvent& event);
   void WriteOperation(TraceStage stage, OperationId id, Clock::time_point at,
                       std::uint64_t value = 0, std::uint16_t detail = 0,
                       std::uint32_t tensor = kNoTracedTensor);
-
-  struct OrderedNames {
-    std::string communicator;
-    std::uint64_t latest = 0;  // the number of an operation that has come
-  };
 
   std::uint32_t NumberOf(const Registration& tensor) const noexcept;
 
   bool off_ = false;
   std::uint32_t first_tensor_ = 0;
-  OperationTrace* job_ = nullptr;   // whose ring the events go to, if not to the own one
-  std::uint32_t communicator_ = 0;  // then: its number
-  OrderedNames* names_ = nullptr;   // likewise
-  std::vector<int> positions_;      // likewise: of its members, among those of the job
-  std::map<std::uint32_t, OrderedNames> ordered_;  // by as much of the number as events have
+  OperationTrace* job_ = nullptr;  // whose ring the events go to, if not to the own one
+  TracedPart part_;
+  bool by_order_ = false;
+  std::vector<int> positions_;  // of the members, among those of the job, if `job_` is set
   std::unique_ptr<void, Free> memory_;
   TraceRingView ring_;
   TraceWriter writer_;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -15,13 +16,17 @@
 
 namespace ringd {
 
+// The communicator of the job, besides that of all ranks, that events name so; null: there is none
+// (any more).
+using FindTraced = std::function<const JobCommunicator*(TracedPart part)>;
+
 // What has happened to operations since a position, ring by ring: the engine's word on theirs, and
 // each rank's own, of which nothing is believed but that it is theirs. What is overwritten between
 // two steps is counted as lost, and so is told.
 //
 // Thread safety: none; the progress thread owns it.
 // Invariant: all steps together copy at most the events that it was made with, whatever the rings
-//   say, and name at most 1,024 tensors.
+//   say, and name at most 1,024 tensors and 256 communicators.
 class TraceReading {
  public:
   // All rings together give at most `most_events`. An empty position: the answer begins with what
@@ -29,18 +34,20 @@ class TraceReading {
   TraceReading(v1::TracePosition position, std::size_t most_events)
       : position_(std::move(position)), most_(most_events) {}
 
-  // Goes on, at the cost of about `budget` events. Returns what it has cost, at least one.
-  // Requirement: it is not done; `communicator` is the same each time.
-  std::size_t Step(const JobCommunicator& communicator, std::size_t budget);
+  // Goes on, at the cost of about `budget` events. Returns what it has cost, at least one. `job`:
+  // the communicator of all ranks.
+  // Requirement: it is not done; `job` is the same each time.
+  std::size_t Step(const JobCommunicator& job, const FindTraced& find, std::size_t budget);
   bool done() const noexcept { return done_; }
   // Requirement: it is done.
   v1::NodeTrace TakeTrace() { return std::move(trace_); }
 
  private:
   void BeginRing(const TraceReader& reader, const TraceRingView& view, std::size_t ring_count);
-  std::size_t ReadPiece(const JobCommunicator& communicator, std::size_t most);
-  void Keep(const JobCommunicator& communicator);
-  std::size_t AddName(const JobCommunicator& communicator);
+  std::size_t ReadPiece(const JobCommunicator& job, const FindTraced& find, std::size_t most);
+  void Keep(const JobCommunicator& job, const FindTraced& find);
+  std::size_t AddName(const JobCommunicator& job, const FindTraced& find);
+  std::size_t AddCommunicator(const FindTraced& find);
   void EndRing() {
     ++ring_;
     ring_begun_ = false;
@@ -55,7 +62,8 @@ class TraceReading {
   std::uint64_t next_ = 0;         // event of this ring to go on with
   std::size_t share_ = 0;          // events of this ring that may still be copied
   std::vector<TraceEvent> piece_;  // keeps its memory
-  std::set<std::uint32_t> named_;  // tensors whose names are still to be added
+  std::set<std::pair<TracedPart, std::uint32_t>> named_;  // tensors that are still to be named
+  std::set<TracedPart> parts_;                            // likewise, communicators
   bool done_ = false;
 };
 

@@ -223,6 +223,75 @@ TEST_CASE("Timeline: the ranks of a one-node job are drawn by their own word, ea
   CHECK(timeline.processes[0].slices.empty());
 }
 
+TEST_CASE("Timeline: communicators on one node are drawn in any job, those of one name apart") {
+  v1::TraceReply reply = Reply(false);
+  const auto of = [](std::uint32_t communicator, TraceEvent event) {
+    event.channel = TracedPart(communicator).WordOf(0);
+    return event;
+  };
+  const std::uint32_t ordered = TracedOrdered(17);
+  AddNode(reply, {OneOperation(0, 0),
+                  {of(1, Event(TraceStage::kSubmitted, 1, 0, 7)),
+                   of(1, Event(TraceStage::kCompleted, 5, 0, 7)),
+                   of(2, Event(TraceStage::kSubmitted, 2, 0, 7)),
+                   of(3, Event(TraceStage::kSubmitted, 6, ordered)),
+                   of(3, Event(TraceStage::kCompleted, 7, ordered))},
+                  {}});
+  v1::NodeTrace& trace = *reply.mutable_nodes(0)->mutable_trace();
+  for (const std::uint32_t part : {1, 2}) {
+    v1::TracedTensor& tensor = *trace.add_tensors();
+    tensor.set_part(part);
+    tensor.set_name("t of communicator 'c" + std::to_string(part) + "'");
+    v1::TracedCommunicator& communicator = *trace.add_communicators();
+    communicator.set_part(part);
+    communicator.set_name("c" + std::to_string(part));
+    communicator.add_members(0);
+    if (part == 2) communicator.add_members(1);
+  }
+  TraceRecord record;
+  record.Add(reply);
+  const Timeline timeline = BuildTimeline(record);
+  const auto slices = Of(timeline.processes[1], TrackKind::kOperations);
+  REQUIRE(slices.size() == 4);  // that of all ranks among them
+  CHECK(slices[0].name == "t of communicator 'c1'");
+  CHECK(slices[0].operation == "t of communicator 'c1' #7");
+  // All of its ranks have come, and not of the other one.
+  REQUIRE(slices[0].stages.size() == 3);
+  CHECK(slices[0].stages[1].first == "arrived");
+  CHECK(slices[2].name == "t of communicator 'c2'");
+  CHECK(slices[2].unfinished);
+  CHECK(slices[2].stages.size() == 1);
+  CHECK(slices[3].operation == "operation 17 of communicator 3");
+  CHECK(Of(timeline.processes[2], TrackKind::kOperations).size() == 1);
+}
+
+TEST_CASE("Timeline: an engine's operations of other communicators say of which") {
+  v1::TraceReply reply = Reply(false);
+  std::vector<TraceEvent> events = OneOperation(0, 0);
+  for (TraceEvent& event : events) event.channel = TracedPart(1).WordOf(3);
+  std::erase_if(events, [](const TraceEvent& event) {
+    return event.stage == TraceStage::kSubmitted && event.member == 1;
+  });
+  Append(events, OneOperation(0, 0));
+  AddNode(reply, {events, {}, {}});
+  v1::TracedCommunicator& communicator =
+      *reply.mutable_nodes(0)->mutable_trace()->add_communicators();
+  communicator.set_part(1);
+  communicator.set_name("c");
+  communicator.add_members(0);
+  TraceRecord record;
+  record.Add(reply);
+  const Timeline timeline = BuildTimeline(record);
+  const auto first = Of(timeline.processes[1], TrackKind::kOperations);
+  REQUIRE(first.size() == 2);
+  CHECK(first[0].operation == "3/0 of communicator 'c'");
+  CHECK(first[0].name == "tensor 0 of communicator 'c' and 1 more");
+  CHECK(first[1].operation == "0/0");
+  const auto second = Of(timeline.processes[2], TrackKind::kOperations);
+  REQUIRE(second.size() == 1);
+  CHECK(second[0].operation == "0/0");
+}
+
 TEST_CASE("Timeline: a wait in a job over several nodes names what was submitted") {
   v1::TraceReply reply = Reply(false);
   AddNode(reply,

@@ -19,7 +19,7 @@ using Words = std::vector<std::string>;
 
 void Leave(Node& node, Trainer& trainer) {
   const auto left = Await<v1::LeaveReply>([&](Answer<v1::LeaveReply> answer) {
-    node.engine->Leave({1000}, trainer.token, std::move(answer));
+    node.engine->Leave({1000}, trainer.token, {}, std::move(answer));
   });
   REQUIRE(left.status.ok());
   trainer.lifeline.Reset();

@@ -103,5 +103,42 @@ TEST_CASE("Job: a process that has only closed its connection is not said to hav
   CHECK_THAT(world.Cause(), Contains("(train.py?), closed it before"));
 }
 
+TEST_CASE("Job: what a failed rank says of itself is the cause, as one clean line") {
+  Gathering world;
+  world.job->LeaveFailed(*world.ranks[1].session, "ended:\n\x1b[2J\xff" + std::string(600, 'x'),
+                         world.now);
+  CHECK(world.Cause() == "rank 1, pid " + std::to_string(world.children[1].pid) +
+                             " on node (train.py?), ended: ?[2J?" + std::string(501, 'x') +
+                             ", before all ranks had joined");
+  // It can't be told again, nor by the end that follows.
+  const std::string cause = world.Cause();
+  world.job->LeaveFailed(*world.ranks[1].session, "again", world.now);
+  world.job->OnSessionLost(*world.ranks[1].session, "has gone", /*for_cause=*/false, world.now);
+  world.job->Tick(world.now + std::chrono::seconds(1));
+  CHECK(world.Cause() == cause);
+  v1::Job shown;
+  world.job->Describe(&shown, world.now);
+  CHECK(shown.local_members(1).state() == "dead");
+}
+
+TEST_CASE("Job: an earlier death is told, and not what another rank makes of it") {
+  Gathering world;
+  world.job->OnSessionLost(*world.ranks[0].session, "has gone", /*for_cause=*/false, world.now);
+  world.job->LeaveFailed(*world.ranks[1].session, "ended by an exception",
+                         world.now + milliseconds(1));
+  CHECK(world.job->state() == Job::State::kJoining);
+  world.job->OnExitReport(Rank(1), {.exit_code = 1, .signal = 0});
+  world.children[0].Kill();
+  world.job->Tick(world.now + milliseconds(50));
+  CHECK_THAT(world.Cause(), Contains("rank 0, ") && Contains("signal 9"));
+}
+
+TEST_CASE("Job: a launcher's word does not replace what a failed rank has said") {
+  Gathering world;
+  CHECK(world.job->OnExitReport(Rank(1), {.exit_code = 1, .signal = 0}));
+  world.job->LeaveFailed(*world.ranks[1].session, "ended by an exception", world.now);
+  CHECK_THAT(world.Cause(), Contains("(train.py?), ended by an exception, before all"));
+}
+
 }  // namespace
 }  // namespace ringd

@@ -43,7 +43,8 @@ class UnavailableEngine : public EngineControl {
                       Answer<v1::AgreeOnDevicesReply> answer) override {
     Refuse(answer);
   }
-  void Leave(const Caller&, absl::string_view, Answer<v1::LeaveReply> answer) override {
+  void Leave(const Caller&, absl::string_view, const v1::LeaveRequest&,
+             Answer<v1::LeaveReply> answer) override {
     Refuse(answer);
   }
   void GetStatus(const Caller&, Answer<v1::StatusReply> answer) override { Refuse(answer); }

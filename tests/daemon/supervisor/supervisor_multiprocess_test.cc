@@ -41,7 +41,7 @@ TEST_CASE("Supervisor: calls that need a job say so before there is one") {
         node.supervisor->CreateCommunicator(kMe, token, {}, std::move(answer));
       })).status));
   CHECK(AnswerOf(Ask<v1::LeaveReply>([&](Answer<v1::LeaveReply> answer) {
-          node.supervisor->Leave(kMe, token, std::move(answer));
+          node.supervisor->Leave(kMe, token, {}, std::move(answer));
         })).status.ok());
   CHECK(node.lobby->Has(token));
 }

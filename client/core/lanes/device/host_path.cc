@@ -75,12 +75,17 @@ void HostPath::EndAll() {
 }
 
 absl::StatusOr<std::uint64_t> HostPath::Submit(Registration& tensor, const void* source,
-                                               void* destination, StreamHandle stream) {
+                                               void* destination, StreamHandle stream,
+                                               const InterruptCheck& is_interrupted) {
   OperationEnd end;
   end.registration = &tensor;
   Submission record{};
   SubmitResult result = TrySubmit(record, end);
-  while (result == SubmitResult::kFull && WaitForRoom(end)) result = TrySubmit(record, end);
+  InterruptibleWait wait(is_interrupted);
+  while (result == SubmitResult::kFull && WaitForRoom(end, wait.slice_end())) {
+    if (absl::Status status = wait.Check(); !status.ok()) return status;
+    result = TrySubmit(record, end);
+  }
   if (result != SubmitResult::kOk) {
     return state_.alive() ? absl::CancelledError("this process ends") : state_.status();
   }
@@ -215,12 +220,13 @@ bool HostPath::IsFull() const {
   return before != operations_.end() && !before->second.has_ended;
 }
 
-bool HostPath::WaitForRoom(const OperationEnd& /*end*/) {
+bool HostPath::WaitForRoom(const OperationEnd& /*end*/, Clock::time_point deadline) {
   const Presence presence(waiters_);
   const MutexLock lock(mutex_);
   while (!stops_ && state_.alive()) {
-    if (!IsFull()) return true;
-    changed_.WaitUntil(mutex_, Clock::now() + kLongestSleep);
+    const Clock::time_point now = Clock::now();
+    if (!IsFull() || now >= deadline) return true;
+    changed_.WaitUntil(mutex_, std::min(deadline, now + kLongestSleep));
   }
   return false;
 }

@@ -23,6 +23,7 @@
 #include "client/core/tensors/arena.h"
 #include "client/core/tensors/registrations.h"
 #include "client/core/tensors/staged_copies.h"
+#include "client/core/waiting/interrupt.h"
 #include "client/core/waiting/operation_queue.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
@@ -72,8 +73,11 @@ class HostPath final : public OperationQueue, private EndsBeforeLibraries {
   HostPath& operator=(const HostPath&) = delete;
 
   // What ringd_submit_on_stream says, for memory outside of a slab; the operation's number.
+  //   kCancelled: `is_interrupted` has said so, or the process ends.
   absl::StatusOr<std::uint64_t> Submit(Registration& tensor, const void* source, void* destination,
-                                       StreamHandle stream) ABSL_LOCKS_EXCLUDED(mutex_);
+                                       StreamHandle stream,
+                                       const InterruptCheck& is_interrupted = {})
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // What ringd_stream_wait says. kNotFound: there is no such operation any more.
   absl::Status StreamWait(std::uint64_t sequence, StreamHandle stream) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -86,7 +90,8 @@ class HostPath final : public OperationQueue, private EndsBeforeLibraries {
 
   SubmitResult TrySubmit(Submission& record, const OperationEnd& end) override
       ABSL_LOCKS_EXCLUDED(mutex_);
-  [[nodiscard]] bool WaitForRoom(const OperationEnd& end) override ABSL_LOCKS_EXCLUDED(mutex_);
+  [[nodiscard]] bool WaitForRoom(const OperationEnd& end, Clock::time_point deadline) override
+      ABSL_LOCKS_EXCLUDED(mutex_);
   WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline) override
       ABSL_LOCKS_EXCLUDED(mutex_);
   WaitResult Test(std::uint64_t sequence) override ABSL_LOCKS_EXCLUDED(mutex_);

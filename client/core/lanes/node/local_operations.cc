@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "client/core/waiting/wait_loop.h"
+#include "proto/shm/ordered_operation.h"
 
 namespace ringd::client {
 namespace {
@@ -34,7 +35,7 @@ std::vector<std::int32_t> RanksOf(const JobSegmentView& segment) {
 
 LocalOperations::LocalOperations(const JobMemory& memory, std::uint32_t capacity,
                                  SessionState& state, std::chrono::nanoseconds spin_budget,
-                                 DirectReading reading, Staging* staging, const TraceWriter& trace)
+                                 DirectReading reading, Staging* staging, const TracePlace& trace)
     : memory_(memory),
       segment_(memory.segment()),
       self_(memory.self()),
@@ -45,8 +46,8 @@ LocalOperations::LocalOperations(const JobMemory& memory, std::uint32_t capacity
       ranks_(RanksOf(segment_)),
       own_state_(segment_.Member(self_)),
       direct_reads_(segment_, self_, reading),
-      places_(capacity),
       trace_(trace),
+      places_(capacity),
       in_flight_index_(segment_, self_),
       staging_(staging),
       scratch_bytes_(ScratchBytes(member_count_)) {}
@@ -74,20 +75,22 @@ class LocalOperations::NotedWait {
 
 void LocalOperations::Trace(TraceStage stage, const Traced& traced, std::uint64_t at_ns,
                             std::uint64_t value, std::int32_t status) noexcept {
+  if (trace_.sink == nullptr) return;
   TraceEvent event;
   event.at_ns = at_ns;
   event.value = value;
+  event.channel = trace_.part.WordOf(0);
   event.sequence = static_cast<std::uint32_t>(traced.occurrence);
-  event.tensor = traced.tensor;
+  event.tensor = trace_.by_order ? TracedOrdered(OrderedNumberOf(traced.tensor, traced.occurrence))
+                                 : traced.tensor;
   event.stage = stage;
   event.detail = static_cast<std::uint16_t>(status);
-  trace_.Write(event);
+  trace_.sink->Write(event);
 }
 
 void LocalOperations::TraceSince(TraceStage stage, const Traced& traced,
                                  std::uint64_t begin_ns) noexcept {
   const std::uint64_t now_ns = MonotonicNanos();
-  const MutexLock lock(mutex_);
   Trace(stage, traced, now_ns, now_ns - begin_ns);
 }
 
@@ -214,7 +217,7 @@ WaitResult LocalOperations::Test(std::uint64_t sequence) {
   return StopReducing() ? WaitResult::kEnded : result;
 }
 
-bool LocalOperations::WaitForRoom(const OperationEnd& end) {
+bool LocalOperations::WaitForRoom(const OperationEnd& end, Clock::time_point deadline) {
   const std::uint32_t number = end.registration->numbers.tensor;
   const auto done = [&] {
     MutexLock lock(mutex_);
@@ -238,8 +241,9 @@ bool LocalOperations::WaitForRoom(const OperationEnd& end) {
     }
     return operation != nullptr ? WorkFor(*operation, sequence, foreign) : PublishNext(0);
   };
-  return done() || WaitUntil(spin_, done, work, std::chrono::nanoseconds(0), kRoomSleep,
-                             Clock::time_point::max(), nullptr);
+  return done() ||
+         WaitUntil(spin_, done, work, std::chrono::nanoseconds(0), kRoomSleep, deadline, nullptr) ||
+         state_.alive();
 }
 
 LocalOperations::Operation* LocalOperations::OldestInFlight(std::uint64_t from) {

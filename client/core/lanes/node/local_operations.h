@@ -22,6 +22,7 @@
 #include "client/core/waiting/operation_queue.h"
 #include "client/core/waiting/operation_table.h"
 #include "client/core/waiting/spin_policy.h"
+#include "client/core/waiting/trace_sink.h"
 #include "proto/base/cache_line.h"
 #include "proto/base/doorbell.h"
 #include "proto/base/mutex.h"
@@ -30,7 +31,7 @@
 #include "proto/shm/chunk_claims.h"
 #include "proto/shm/in_flight_index.h"
 #include "proto/shm/job_segment.h"
-#include "proto/trace/trace_ring.h"
+#include "proto/trace/trace_event.h"
 
 namespace ringd::client {
 
@@ -71,11 +72,11 @@ class LocalOperations final : public OperationQueue {
   static constexpr std::uint64_t kPutOffMostBytes = std::uint64_t{16} << 20;
 
   // At most `capacity` (a power of two) operations are in flight. `staging` copies what is put off;
-  // null: nothing is, as where no background helper would make up for it. `trace`: where this
-  // rank's events go; nobody else writes there.
+  // null: nothing is, as where no background helper would make up for it. `trace`: where
+  // this rank's events go.
   LocalOperations(const JobMemory& memory, std::uint32_t capacity, SessionState& state,
                   std::chrono::nanoseconds spin_budget, DirectReading reading, Staging* staging,
-                  const TraceWriter& trace = {});
+                  const TracePlace& trace = {});
   ~LocalOperations() override;
 
   // True if the tensor travels in its slot, from and to memory of any kind: then SubmitInline.
@@ -107,7 +108,7 @@ class LocalOperations final : public OperationQueue {
   void WidenStagedWindow();
 
   SubmitResult TrySubmit(Submission& record, const OperationEnd& end) override;
-  [[nodiscard]] bool WaitForRoom(const OperationEnd& end) override;
+  [[nodiscard]] bool WaitForRoom(const OperationEnd& end, Clock::time_point deadline) override;
   WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline) override {
     return WaitWith(spin_, true, sequence, deadline);
   }
@@ -307,10 +308,9 @@ class LocalOperations final : public OperationQueue {
                       Clock::time_point deadline);
 
   void Trace(TraceStage stage, const Traced& traced, std::uint64_t at_ns, std::uint64_t value,
-             std::int32_t status = 0) noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+             std::int32_t status = 0) noexcept;
   // What began then and has ended now.
-  void TraceSince(TraceStage stage, const Traced& traced, std::uint64_t begin_ns) noexcept
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  void TraceSince(TraceStage stage, const Traced& traced, std::uint64_t begin_ns) noexcept;
 
   const JobMemory& memory_;
   const JobSegmentView segment_;
@@ -329,10 +329,10 @@ class LocalOperations final : public OperationQueue {
   // mapping of the segment for other memory.
   std::atomic<std::uint32_t> reducers_{0};
   Doorbell submitted_{};  // where the background thread sleeps
+  const TracePlace trace_;
 
   OperationPlaces<Operation> places_;
   Mutex mutex_;
-  TraceWriter trace_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Tensor>> tensors_ ABSL_GUARDED_BY(mutex_);  // by number
   InFlightIndex in_flight_index_ ABSL_GUARDED_BY(mutex_);
   OperationTable<Operation> table_ ABSL_GUARDED_BY(mutex_){places_};

@@ -27,8 +27,7 @@ namespace ringd::client {
 // What ringd sends of a communicator may come before it has answered that there is one; so it is
 // kept by number.
 //
-// Nothing of these operations is combined in the background, and their times are not noted: threads
-// that wait do the work.
+// Nothing of these operations is combined in the background: threads that wait do the work.
 //
 // Thread safety: any thread may call anything. Find takes no lock.
 // Ownership: owns memory and operations; what is handed out lives until Close of its number.

@@ -12,7 +12,7 @@
 #include "client/core/attach/session_state.h"
 #include "client/core/tensors/registrations.h"
 #include "client/core/waiting/spin_trial.h"
-#include "client/core/waiting/wire_trace.h"
+#include "client/core/waiting/trace_sink.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/rank_exchange/rank_exchange.h"
@@ -52,7 +52,7 @@ class RankExchangeOperations {
   RankExchangeOperations& operator=(const RankExchangeOperations&) = delete;
 
   // Notes what is completed. Before the first operation; null, as at first: notes nothing.
-  void UseTrace(WireTrace* trace) noexcept { trace_ = trace; }
+  void UseTrace(TraceSink* trace) noexcept { trace_ = trace; }
 
   // Whether the next submission of `registration` should be tried here: an all-reduce or barrier
   // that is small enough, and not one that somebody has lately kept away from here.
@@ -107,7 +107,7 @@ class RankExchangeOperations {
   const std::int32_t job_size_;
   const SessionState& state_;
   const std::chrono::nanoseconds spin_budget_;
-  WireTrace* trace_ = nullptr;
+  TraceSink* trace_ = nullptr;
   SpinTrial trial_;
   std::atomic<std::uint32_t> callers_{0};
 

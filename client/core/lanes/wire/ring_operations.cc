@@ -188,7 +188,7 @@ template <typename Condition>
 class RingOperations::Waiter {
  public:
   // `trace`: where a wait for operation `sequence` is noted if it lasts; null: nowhere.
-  Waiter(RingOperations& operations, Condition condition, WireTrace* trace, std::uint64_t sequence)
+  Waiter(RingOperations& operations, Condition condition, TraceSink* trace, std::uint64_t sequence)
       : operations_(operations), condition_(condition), trace_(trace), sequence_(sequence) {}
 
   WaitResult result() const noexcept { return result_; }
@@ -224,25 +224,25 @@ class RingOperations::Waiter {
 
   RingOperations& operations_;
   const Condition condition_;
-  WireTrace* const trace_;
+  TraceSink* const trace_;
   const std::uint64_t sequence_;
   WaitResult result_ = WaitResult::kTimeout;
 };
 
 template <typename Condition>
 WaitResult RingOperations::WaitFor(SpinPolicy& spin, Condition condition,
-                                   Clock::time_point deadline, WireTrace* trace,
+                                   Clock::time_point deadline, TraceSink* trace,
                                    std::uint64_t sequence) {
   Waiter<Condition> waiter(*this, condition, trace, sequence);
   WaitLoop loop(spin, waiters_, {.looks_per_clock = kLooksPerClock});
   return loop.Run(waiter, deadline) ? waiter.result() : WaitResult::kTimeout;
 }
 
-bool RingOperations::WaitForRoom(const OperationEnd& /*end*/) {
+bool RingOperations::WaitForRoom(const OperationEnd& /*end*/, Clock::time_point deadline) {
   const auto condition = [this] {
     return in_flight() < capacity_ ? WaitResult::kDone : WaitResult::kTimeout;
   };
-  return WaitFor(spin_, condition, Clock::time_point::max()) == WaitResult::kDone;
+  return WaitFor(spin_, condition, deadline) != WaitResult::kEnded;
 }
 
 WaitResult RingOperations::WaitUnnoted(std::uint64_t sequence, Clock::time_point deadline) {

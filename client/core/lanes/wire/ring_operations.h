@@ -17,7 +17,7 @@
 #include "client/core/waiting/operation_queue.h"
 #include "client/core/waiting/operation_table.h"
 #include "client/core/waiting/spin_policy.h"
-#include "client/core/waiting/wire_trace.h"
+#include "client/core/waiting/trace_sink.h"
 #include "proto/base/cache_line.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
@@ -42,7 +42,7 @@ class RingOperations final : public OperationQueue {
                  StagedCopies& copies, std::chrono::nanoseconds spin_budget);
 
   // Notes waits that last. Before anything is submitted; null, as at first: notes none.
-  void UseTrace(WireTrace* trace) noexcept { trace_ = trace; }
+  void UseTrace(TraceSink* trace) noexcept { trace_ = trace; }
 
   // Wakes ringd if that sleeps. May allocate if more operations have not been taken out than ever
   // before.
@@ -56,7 +56,7 @@ class RingOperations final : public OperationQueue {
   absl::StatusOr<StagedCopies::InPieces> SubmitInPieces(Registration& tensor, std::uint64_t offset);
   // A piece of its source is there.
   void TellPiece(std::uint32_t progress, std::uint32_t piece);
-  [[nodiscard]] bool WaitForRoom(const OperationEnd& end) override;
+  [[nodiscard]] bool WaitForRoom(const OperationEnd& end, Clock::time_point deadline) override;
   // Copies out what is final meanwhile of a result that comes in pieces.
   WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline) override;
   WaitResult WaitUnnoted(std::uint64_t sequence, Clock::time_point deadline) override;
@@ -110,7 +110,7 @@ class RingOperations final : public OperationQueue {
   // what is waited for is operation `sequence`.
   template <typename Condition>
   WaitResult WaitFor(SpinPolicy& spin, Condition condition, Clock::time_point deadline,
-                     WireTrace* trace = nullptr, std::uint64_t sequence = 0);
+                     TraceSink* trace = nullptr, std::uint64_t sequence = 0);
 
   const SessionSegmentView segment_;
   const std::uint32_t capacity_;
@@ -118,7 +118,7 @@ class RingOperations final : public OperationQueue {
   SessionState& state_;
   StagedCopies& copies_;
   SpinPolicy spin_;
-  WireTrace* trace_ = nullptr;
+  TraceSink* trace_ = nullptr;
 
   OperationPlaces<Operation> places_;
   Mutex mutex_;

@@ -19,11 +19,13 @@ std::vector<TraceEvent> EventsOf(const v1::TraceRing& ring) {
   return events;
 }
 
+const JobCommunicator* NoOther(TracedPart /*part*/) { return nullptr; }
+
 v1::NodeTrace Read(const PlayedJob& job, const v1::TracePosition& position = {},
                    std::size_t most = 1000) {
   TraceReading reading(position, most);
   // A few at a time, as the engine does.
-  while (!reading.done()) reading.Step(*job.communicator, 3);
+  while (!reading.done()) reading.Step(*job.communicator, NoOther, 3);
   v1::NodeTrace trace = reading.TakeTrace();
   REQUIRE(trace.rings_size() == 1 + static_cast<int>(kRanks));
   return trace;
@@ -100,16 +102,63 @@ TEST_CASE("JobCommunicator: by order, stages are noted among the job's, under th
   for (const TraceEvent& event : events) {
     stages.push_back(event.stage);
     if (event.stage < TraceStage::kStarted || event.stage == TraceStage::kCarries) {
-      CHECK(trace.NameOfOrdered(event.tensor) == "operation 1048579 of communicator 'tp'");
+      CHECK(job.communicator->NameOfTraced(event.tensor) ==
+            "operation 1048579 of communicator 'tp'");
     }
-    if (event.stage >= TraceStage::kStarted) CHECK(event.channel >= kFirstTracedOrderedChannel);
+    CHECK(TracedPart::OfWord(event.channel) == TracedPart(1));
   }
   CHECK(stages == std::vector<TraceStage>{TraceStage::kSubmitted, TraceStage::kSubmitted,
                                           TraceStage::kReady, TraceStage::kStarted,
                                           TraceStage::kCarries, TraceStage::kPosted,
                                           TraceStage::kMoved, TraceStage::kCompleted});
-  CHECK(trace.NameOfOrdered(kFirstTracedOrdered) == "");
+  CHECK(job.communicator->NameOfTraced(0).empty());
   CHECK(job.communicator->trace_ring(0).header == nullptr);
+}
+
+TEST_CASE("JobCommunicator: another one's stages are noted among the job's, with its names") {
+  OperationTrace trace;
+  PlayedJob job(/*by_order=*/false, &trace);
+  RunOne(job);
+  std::vector<TraceEvent> events;
+  TraceReader(trace.ring()).Read(0, 1000, events);
+  REQUIRE(events.size() == 8);
+  CHECK(events[0].member == 1);
+  for (const TraceEvent& event : events) {
+    CHECK(TracedPart::OfWord(event.channel) == TracedPart(1));
+    CHECK(TracedPart::ChannelOf(event.channel) == 0);
+  }
+  CHECK(job.communicator->NameOfTraced(events[0].tensor) == "t of communicator 'tp'");
+  CHECK(job.communicator->trace_ring(0).header == nullptr);
+}
+
+TEST_CASE("TraceReading: events of other communicators are believed of their members alone") {
+  PlayedJob job;
+  OperationTrace trace;
+  PlayedJob other(/*by_order=*/false, &trace);  // of the job's second and third rank here
+  const auto find = [&](TracedPart part) {
+    return part == TracedPart(1) ? &*other.communicator : nullptr;
+  };
+  for (std::size_t m = 0; m < kRanks; ++m) {
+    TraceWriter rank = WriterOf(job, m);
+    for (const std::uint32_t number : {1, 2}) {
+      TraceEvent event = Wait(MonotonicNanos());
+      event.channel = TracedPart(number).WordOf(0);
+      event.tensor = other.registration.tensor;
+      rank.Write(event);
+    }
+  }
+  TraceReading reading({}, 1000);
+  while (!reading.done()) reading.Step(*job.communicator, find, 3);
+  const v1::NodeTrace read = reading.TakeTrace();
+  CHECK(EventsOf(read.rings(1)).empty());
+  REQUIRE(EventsOf(read.rings(2)).size() == 1);
+  REQUIRE(read.tensors_size() == 1);
+  CHECK(read.tensors(0).part() == 1);
+  CHECK(read.tensors(0).name() == "t of communicator 'tp'");
+  REQUIRE(read.communicators_size() == 1);
+  CHECK(read.communicators(0).name() == "tp");
+  REQUIRE(read.communicators(0).members_size() == 2);
+  CHECK(read.communicators(0).members(1) == 2);
 }
 
 TEST_CASE("JobCommunicator: a submission's time is the trainer's word where it can be true") {
@@ -225,7 +274,7 @@ TEST_CASE("TraceReading: a step costs what it may, whatever the rings say") {
       TraceReading reading(Beginning(), most);
       std::size_t cost = 0;
       while (!reading.done()) {
-        const std::size_t taken = reading.Step(*job.communicator, 128);
+        const std::size_t taken = reading.Step(*job.communicator, NoOther, 128);
         REQUIRE(taken > 0);
         REQUIRE(taken <= 128 + 4);
         cost += taken;
@@ -244,9 +293,9 @@ TEST_CASE("TraceReading: what is overwritten between two steps is counted as los
   for (int i = 0; i < 5000; ++i) rank.Write(Wait(now_ns));
   TraceReading reading(goes_on ? Beginning() : v1::TracePosition(), 50'000);
   // The engine's ring, and something of the rank's.
-  reading.Step(*job.communicator, 500);
+  reading.Step(*job.communicator, NoOther, 500);
   for (int i = 0; i < 10'000; ++i) rank.Write(Wait(now_ns));
-  while (!reading.done()) reading.Step(*job.communicator, 500);
+  while (!reading.done()) reading.Step(*job.communicator, NoOther, 500);
   const v1::NodeTrace trace = reading.TakeTrace();
   const v1::TraceRing& ring = trace.rings(1);
   const std::uint64_t begin = goes_on ? 0 : 5000 - 2048;

@@ -81,7 +81,7 @@ class RecordingLink final : public CoordinatorLink {
 // Two ranks of node 0 of two, with one tensor each at the beginning of their arenas.
 struct PlayedJob {
   // `by_order`: on a communicator that matches by order; the tensor is the first operation there.
-  // Its times go into `trace`, if that is not null.
+  // `trace` not null: on a communicator besides that of all ranks, whose times go there.
   explicit PlayedJob(bool by_order = false, OperationTrace* trace = nullptr) {
     Membership membership;
     membership.self = NodeIndex(0);
@@ -117,7 +117,7 @@ struct PlayedJob {
     options.job_id = "job";
     options.reducers = &reducers;
     options.by_order = by_order;
-    if (by_order) {
+    if (by_order || trace != nullptr) {
       options.number = 1;
       options.name = "tp";
       options.trace = trace;

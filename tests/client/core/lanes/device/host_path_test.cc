@@ -275,7 +275,7 @@ TEST_CASE("HostPath: more operations than there are values wait for room") {
           CHILD_CHECK(trainer.path->TrySubmit(record, end) == SubmitResult::kFull);
           trainer.AwaitSubmitted(1);
           trainer.queue.End(0, absl::OkStatus());
-          CHILD_CHECK(trainer.path->WaitForRoom(end));
+          CHILD_CHECK(trainer.path->WaitForRoom(end, Clock::time_point::max()));
           CHILD_VALUE(trainer.path->Submit(*tensor, memory, memory, trainer.stream));
         }) == "");
 }

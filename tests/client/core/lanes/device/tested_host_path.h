@@ -63,7 +63,9 @@ class TestedQueue final : public OperationQueue {
   SubmitResult TrySubmit(Submission& /*record*/, const OperationEnd& /*end*/) override {
     return SubmitResult::kEnded;
   }
-  bool WaitForRoom(const OperationEnd& /*end*/) override { return false; }
+  bool WaitForRoom(const OperationEnd& /*end*/, Clock::time_point /*deadline*/) override {
+    return false;
+  }
   WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline) override {
     for (;; std::this_thread::yield()) {
       const WaitResult result = Test(sequence);

@@ -42,9 +42,9 @@ struct Member {
 
   void Start(DirectReading reading, bool puts_off = false) {
     REQUIRE(memory.Await(InTenSeconds()).ok());
-    operations =
-        std::make_unique<LocalOperations>(memory, kCapacity, state, spin_budget, reading,
-                                          puts_off ? &staging : nullptr, TraceWriter(TraceRing()));
+    operations = std::make_unique<LocalOperations>(memory, kCapacity, state, spin_budget, reading,
+                                                   puts_off ? &staging : nullptr,
+                                                   TracePlace{&sink, part, by_order});
   }
 
   TraceRingView TraceRing() { return ViewTraceRing(trace_memory, kTraceCapacity); }
@@ -58,6 +58,10 @@ struct Member {
 
   static constexpr std::uint32_t kTraceCapacity = 64;
   alignas(kCacheLineBytes) std::byte trace_memory[TraceRingBytes(kTraceCapacity)] = {};
+  TraceSink sink{TraceRing()};
+  // How the communicator is traced, from Start on.
+  TracedPart part;
+  bool by_order = false;
   // Tests that place tensors by hand and tests that let `staging` do it don't mix.
   Arena allocator;
   std::byte* arena;

@@ -192,7 +192,7 @@ TEST_CASE("LocalOperations: one name may be in flight several times, and then wa
   for (const std::uint64_t sequence : others) Finish(job[1], sequence);
   OperationEnd end;
   end.registration = &tensor.registration;
-  CHECK(job[0].operations->WaitForRoom(end));
+  CHECK(job[0].operations->WaitForRoom(end, Clock::time_point::max()));
   sequences.push_back(Submit(job[0], tensor.registration, &data[4]));
   // In any order of waiting.
   for (const std::size_t i : {3, 0, 2, 1}) Finish(job[0], sequences[i]);

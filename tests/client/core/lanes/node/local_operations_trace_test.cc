@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "client/core/lanes/node/local_operations.h"
+#include "proto/shm/ordered_operation.h"
 #include "tests/client/core/lanes/node/local_job.h"
 
 namespace ringd::client {
@@ -48,6 +49,26 @@ TEST_CASE("LocalOperations: notes on each rank when an occurrence was submitted 
       CHECK(completed.back().at_ns >= last_submitted);
       CHECK(completed.back().at_ns <= after);
     }
+  }
+}
+
+TEST_CASE("LocalOperations: notes of another communicator say so, and go by number if it does") {
+  LocalJob job(2, std::chrono::nanoseconds(0), /*start=*/false);
+  for (auto& member : job.members) {
+    member->part = TracedPart(7);
+    member->by_order = true;
+    member->Start(DirectReading::kIfAllowed);
+  }
+  Floats tensor(3, 0, 9);  // as if it was place 3
+  for (std::uint32_t occurrence = 0; occurrence < 2; ++occurrence) {
+    const std::uint64_t first = Submit(job[0], tensor.registration, job[0].At(0));
+    const std::uint64_t second = Submit(job[1], tensor.registration, job[1].At(0));
+    CHECK(Finish(job[0], first).status == 0);
+    CHECK(Finish(job[1], second).status == 0);
+    const auto completed = OfStage(job[0], TraceStage::kCompleted);
+    REQUIRE(completed.size() == occurrence + 1);
+    CHECK(TracedPart::OfWord(completed.back().channel) == TracedPart(7));
+    CHECK(completed.back().tensor == TracedOrdered(kOrderedPlaces * occurrence + 3));
   }
 }
 

@@ -1,0 +1,74 @@
+"""What the other ranks hear of a process that ends by an exception."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+import ringd
+from ringd import exits
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("has no words")
+
+
+class Place:
+    """One that is only told of."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def abandon(self, why: str) -> None:
+        self.told.append(why)
+
+    def close(self) -> None:
+        self.told.append("closed")
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Place:
+    """The only one that is watched."""
+    place = Place()
+    monkeypatch.setattr(exits, "_contexts", {place})
+    monkeypatch.setattr(exits, "_previous_hooks", [lambda *what: None])
+    monkeypatch.setattr(exits, "_watching_process", os.getpid())
+    return place
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ValueError("no such file"), "ended by an uncaught exception: ValueError: no such file"),
+        (ValueError(), "ended by an uncaught exception: ValueError"),
+        (KeyError("x"), "ended by an uncaught exception: KeyError: 'x'"),
+        (ringd.JobFailedError("gone"), "ended by an uncaught exception: ringd.errors.JobFailedError: gone"),
+        (KeyboardInterrupt(), "was interrupted (KeyboardInterrupt)"),
+    ],
+)
+def test_an_exception_has_its_name_and_words(error: BaseException, words: str) -> None:
+    assert exits.why_ended(type(error), error) == words
+
+
+def test_an_exception_without_words_has_its_name() -> None:
+    name = f"{__name__}.Unspeakable"
+    assert exits.why_ended(Unspeakable, Unspeakable()) == f"ended by an uncaught exception: {name}"
+
+
+def test_any_text_can_be_told() -> None:
+    assert exits.tellable("a\0b\ud800ü") == "a?b?ü"
+
+
+def test_the_hook_tells_and_the_end_of_the_process_does_if_the_hook_was_replaced(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = ValueError("no such file")
+    exits._on_uncaught(ValueError, error, None)
+    monkeypatch.setattr(sys, "last_value", error, raising=False)
+    exits._at_exit()
+    monkeypatch.delattr(sys, "last_value")
+    exits._at_exit()
+    words = "ended by an uncaught exception: ValueError: no such file"
+    assert place.told == [words, words, "closed"]
