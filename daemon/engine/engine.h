@@ -98,8 +98,8 @@ class Engine final : private PeerEvents {
   // (Setting::reloaded). Jobs that there are keep theirs.
   void Reload(const Config& config);
 
-  // Nobody joins any more: jobs that gather ranks can't start.
-  void Drain();
+  // While it drains nobody joins: jobs that gather ranks can't start.
+  void SetDraining(bool draining);
   // Somebody wanted to join the job here and was refused before his session came: the job's ranks
   // hear `why` if it can't start.
   void NoteTurnedAway(std::string why);
@@ -379,6 +379,7 @@ class Engine final : private PeerEvents {
   std::unique_ptr<LinkSwitch> links_;
   std::uint32_t next_generation_;
   std::uint64_t jobs_opened_ = 0;
+  bool draining_ = false;
   std::uint32_t communicators_made_ = 0;
   Clock::time_point next_tick_;
   Clock::time_point next_beat_;  // shown to the ranks

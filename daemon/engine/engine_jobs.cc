@@ -35,6 +35,10 @@ void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request,
   const auto open = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& job) {
     return job->Open() && job->options().uid == uid && job->options().job_id == request.job_id();
   });
+  // It was on its way here when the drain began.
+  if (open == jobs_.end() && draining_) {
+    return done(TakesNoNewJobs(options_.config.node_name), {});
+  }
   Job* job = open != jobs_.end() ? open->get() : OpenJob(request, job_key, uid, now);
   // The answer may come long after this function has returned.
   auto failed_at_once = std::make_shared<absl::Status>();

@@ -13,6 +13,7 @@ class AdminService final : public v1::Admin::CallbackService {
       : engine_(engine), caller_(caller) {}
 
   // The synchronous forms are not meant to be hidden.
+  using v1::Admin::CallbackService::Drain;
   using v1::Admin::CallbackService::GetGpus;
   using v1::Admin::CallbackService::GetStatus;
   using v1::Admin::CallbackService::ListCommunicators;
@@ -32,6 +33,12 @@ class AdminService final : public v1::Admin::CallbackService {
                                     v1::GpusReply* reply) override {
     return Serve(context, reply,
                  [&](auto answer) { engine_->GetGpus(caller_, std::move(answer)); });
+  }
+
+  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
+                                  const v1::DrainRequest* request, v1::DrainReply* reply) override {
+    return Serve(context, reply,
+                 [&](auto answer) { engine_->Drain(caller_, *request, std::move(answer)); });
   }
 
   grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,

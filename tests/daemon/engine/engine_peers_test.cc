@@ -264,9 +264,16 @@ TEST_CASE("Engine: a drain ends a job that gathers ranks") {
   Node node("cluster");
   auto joined = node.Join(2, "");
   node.network.AwaitExpected();
-  node.engine().Drain();
+  node.engine().SetDraining(true);
   REQUIRE(joined.wait_for(kPatience) == std::future_status::ready);
   CHECK_THAT(std::string(joined.get().message()), Contains("ringd on node-a is draining"));
+  // One that was on its way does not wait for ranks that will be refused.
+  auto late = node.Join(2, "");
+  REQUIRE(late.wait_for(kPatience) == std::future_status::ready);
+  CHECK(late.get().message() == "ringd on node-a is draining: it takes no new jobs");
+  node.engine().SetDraining(false);
+  auto again = node.Join(2, "");
+  node.network.AwaitExpected();
 }
 
 }  // namespace
