@@ -7,7 +7,9 @@
 #include <cerrno>
 #include <chrono>
 #include <utility>
+#include <vector>
 
+#include "daemon/sessions/nudges.h"
 #include "proto/base/errno_status.h"
 
 namespace ringd {
@@ -20,16 +22,18 @@ constexpr int kFdPauseMs = 20;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ChannelLoop>> ChannelLoop::Start(const std::string& name) {
+absl::StatusOr<std::unique_ptr<ChannelLoop>> ChannelLoop::Start(const std::string& name,
+                                                                IsolatedExecutor* isolated) {
   absl::StatusOr<WakingEpoll> epoll = WakingEpoll::Create(kWakeKey);
   if (!epoll.ok()) return epoll.status();
-  std::unique_ptr<ChannelLoop> loop(new ChannelLoop(*std::move(epoll)));
+  std::unique_ptr<ChannelLoop> loop(new ChannelLoop(*std::move(epoll), isolated));
   loop->thread_ = std::thread(&ChannelLoop::Run, loop.get());
   ::pthread_setname_np(loop->thread_.native_handle(), name.c_str());
   return loop;
 }
 
-ChannelLoop::ChannelLoop(WakingEpoll epoll) : epoll_(std::move(epoll)) {}
+ChannelLoop::ChannelLoop(WakingEpoll epoll, IsolatedExecutor* isolated)
+    : epoll_(std::move(epoll)), isolated_(isolated) {}
 
 ChannelLoop::~ChannelLoop() {
   epoll_.Wake();
@@ -45,8 +49,20 @@ absl::StatusOr<std::shared_ptr<Channel>> ChannelLoop::Add(UniqueFd socket, Chann
   const MutexLock lock(mutex_);
   const std::uint64_t key = ++last_key_;
   const int fd = socket.get();
-  entry->channel = std::make_shared<Channel>(std::move(socket), limits,
-                                             [this, key, fd] { Await(key, fd, /*writing=*/true); });
+  const auto await = [this, key, fd] { Await(key, fd, /*writing=*/true); };
+  if (isolated_ == nullptr) {
+    entry->channel = std::make_shared<Channel>(std::move(socket), limits, await);
+  } else {
+    const auto discard = [isolated = isolated_](std::vector<UniqueFd> fds) {
+      isolated->Destroy(std::make_shared<const std::vector<UniqueFd>>(std::move(fds)));
+    };
+    // Its socket's last close is that of all that was sent through it and not read.
+    entry->channel =
+        std::shared_ptr<Channel>(new Channel(std::move(socket), limits, await, discard),
+                                 [isolated = isolated_](Channel* gone) {
+                                   isolated->Destroy(std::shared_ptr<const Channel>(gone));
+                                 });
+  }
   if (!epoll_.Watch(fd, EPOLLIN, key)) return ErrnoStatus(errno, "epoll_ctl");
   return entries_.emplace(key, std::move(entry)).first->second->channel;
 }
@@ -61,6 +77,7 @@ void ChannelLoop::Await(std::uint64_t key, int socket, bool writing) const noexc
 
 void ChannelLoop::Run() {
   std::array<epoll_event, 64> events;
+  Nudges nudges;
   for (;;) {
     const int pause = too_many_fds_.empty() ? -1 : kFdPauseMs;
     const int count =
@@ -68,15 +85,15 @@ void ChannelLoop::Run() {
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
       if (event.data.u64 == kWakeKey) return;
-      Serve(event.data.u64, event.events);
+      Serve(event.data.u64, event.events, nudges);
     }
     if (!too_many_fds_.empty() && Clock::now() >= try_again_at_) {
-      for (const std::uint64_t key : std::exchange(too_many_fds_, {})) Serve(key, EPOLLOUT);
+      for (const std::uint64_t key : std::exchange(too_many_fds_, {})) Serve(key, EPOLLOUT, nudges);
     }
   }
 }
 
-void ChannelLoop::Serve(std::uint64_t key, std::uint32_t happened) {
+void ChannelLoop::Serve(std::uint64_t key, std::uint32_t happened, Nudges& nudges) {
   std::shared_ptr<Entry> entry;
   {
     const MutexLock lock(mutex_);
@@ -87,7 +104,13 @@ void ChannelLoop::Serve(std::uint64_t key, std::uint32_t happened) {
   Channel& channel = *entry->channel;
   if ((happened & EPOLLOUT) != 0) Flush(key, channel);
   if ((happened & ~EPOLLOUT) == 0) return;
-  const absl::Status status = channel.Read(kTurnBytes, entry->events.on_frame);
+  // Where there is no room for descriptors that were sent, the kernel closes them as we read: here.
+  nudges.Set(true);
+  std::vector<ChannelFrame> frames;
+  const absl::Status status = channel.Read(
+      kTurnBytes, [&frames](ChannelFrame frame) { frames.push_back(std::move(frame)); });
+  nudges.Set(false);
+  for (ChannelFrame& frame : frames) entry->events.on_frame(std::move(frame));
   if (status.ok()) return;
   channel.Close();
   epoll_.Unwatch(channel.socket());

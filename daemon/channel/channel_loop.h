@@ -13,6 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/sessions/isolated_executor.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
@@ -20,6 +21,8 @@
 #include "proto/channel/channel.h"
 
 namespace ringd {
+
+class Nudges;
 
 // What happens on one channel. Called on the loop's thread, and must return soon.
 struct ChannelEvents {
@@ -35,9 +38,11 @@ struct ChannelEvents {
 //   until on_end was called, or the loop has gone.
 class ChannelLoop {
  public:
-  // `name`: of the thread.
+  // `name`: of the thread. `isolated`: closes what the other sides may have sent or share, the
+  // channels' own sockets too; it outlives the channels. Null: closing makes nobody here wait.
   //   What the kernel says.
-  static absl::StatusOr<std::unique_ptr<ChannelLoop>> Start(const std::string& name);
+  static absl::StatusOr<std::unique_ptr<ChannelLoop>> Start(const std::string& name,
+                                                            IsolatedExecutor* isolated = nullptr);
   // Ends the thread and closes the channels that are open, which get no event any more. Nobody may
   // be in the middle of a Send.
   ~ChannelLoop();
@@ -56,14 +61,15 @@ class ChannelLoop {
     ChannelEvents events;
   };
 
-  explicit ChannelLoop(WakingEpoll epoll);
+  ChannelLoop(WakingEpoll epoll, IsolatedExecutor* isolated);
   void Run();
-  void Serve(std::uint64_t key, std::uint32_t happened);
+  void Serve(std::uint64_t key, std::uint32_t happened, Nudges& nudges);
   void Flush(std::uint64_t key, Channel& channel);
   // Asks for the socket's readiness.
   void Await(std::uint64_t key, int socket, bool writing) const noexcept;
 
   const WakingEpoll epoll_;  // woken by the destructor
+  IsolatedExecutor* const isolated_;
   Mutex mutex_;
   std::uint64_t last_key_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::uint64_t, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);

@@ -9,8 +9,13 @@
 namespace ringd {
 
 bool OpenWires::Open(const WireMembership& membership, const DoorKey& key, std::uint64_t group,
-                     Deliver deliver) {
-  Wire wire{group, membership, key, std::make_shared<const Deliver>(std::move(deliver)), 0};
+                     UserUntaken of_user, Deliver deliver) {
+  Wire wire{group,
+            membership,
+            key,
+            std::make_shared<const Deliver>(std::move(deliver)),
+            std::move(of_user),
+            0};
   MutexLock lock(mutex_);
   return wires_.try_emplace(membership.wire_id, std::move(wire)).second;
 }
@@ -19,13 +24,19 @@ void OpenWires::Close(std::uint64_t wire_id) {
   std::map<std::uint64_t, Wire>::node_type closed;  // goes without the lock
   MutexLock lock(mutex_);
   closed = wires_.extract(wire_id);
+  Take(closed.mapped(), closed.mapped().untaken);
+}
+
+void OpenWires::Take(Wire& wire, std::size_t count) noexcept {
+  wire.untaken -= count;
+  wire.of_user->fetch_sub(count, std::memory_order_relaxed);
 }
 
 bool OpenWires::Taken(std::uint64_t wire_id, std::size_t count) {
   MutexLock lock(mutex_);
   const auto found = wires_.find(wire_id);
   if (found == wires_.end() || count > found->second.untaken) return false;
-  found->second.untaken -= count;
+  Take(found->second, count);
   return true;
 }
 
@@ -68,7 +79,9 @@ void OpenWires::Consider(const DoorHello& hello, DoorConsideration& answer) {
   MutexLock lock(mutex_);
   const Wire* wire = Find(*subject);
   if (wire == nullptr) return;
-  answer.verdict = wire->untaken >= most_untaken_ ? DoorVerdict::kFull : DoorVerdict::kWelcome;
+  const bool full = wire->untaken >= most_untaken_ ||
+                    wire->of_user->load(std::memory_order_relaxed) >= kMostUntakenOfUser;
+  answer.verdict = full ? DoorVerdict::kFull : DoorVerdict::kWelcome;
   answer.keys.push_back(wire->key);
 }
 
@@ -82,6 +95,7 @@ void OpenWires::Admit(DoorArrival arrival) {
     // Another one of that id may have been opened since this one was considered.
     if (wire == nullptr || wire->key != arrival.key) return;
     ++wire->untaken;
+    wire->of_user->fetch_add(1, std::memory_order_relaxed);
     deliver = wire->deliver;
   }
   (*deliver)(NodeIndex(static_cast<std::int32_t>(subject->from)), subject->stream,

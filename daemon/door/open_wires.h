@@ -2,6 +2,7 @@
 #ifndef RINGD_DAEMON_DOOR_OPEN_WIRES_H_
 #define RINGD_DAEMON_DOOR_OPEN_WIRES_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -31,18 +32,23 @@ class OpenWires final : public DoorReception {
   // More streams between two nodes than any setting allows.
   static constexpr std::uint32_t kMostStreams = 64;
 
+  // How many connections of all wires of one user have been delivered and not taken; shared by
+  // those. Relaxed: a number.
+  using UserUntaken = std::shared_ptr<std::atomic<std::size_t>>;
+  static constexpr std::size_t kMostUntakenOfUser = 2048;
+
   // A connection that another node has opened.
   using Deliver = std::function<void(NodeIndex from, std::uint32_t stream, UniqueFd socket)>;
 
-  // Of each wire at most `most_untaken` connections are delivered and not taken; who comes then is
-  // told to try later.
+  // Of each wire at most `most_untaken` connections are delivered and not taken, and of all wires
+  // of a user kMostUntakenOfUser, or a few more; who comes then is told to try later.
   OpenWires(DoorPurpose purpose, std::size_t most_untaken)
       : purpose_(purpose), most_untaken_(most_untaken) {}
 
   // `group` is for the wire's dials, and no other's. False: a wire of that id is open. Requirement:
   // `self` is a place among the addresses, of which there are as many as names.
   bool Open(const WireMembership& membership, const DoorKey& key, std::uint64_t group,
-            Deliver deliver) ABSL_LOCKS_EXCLUDED(mutex_);
+            UserUntaken of_user, Deliver deliver) ABSL_LOCKS_EXCLUDED(mutex_);
   // `deliver` may be under way. Requirement: it is open.
   void Close(std::uint64_t wire_id) ABSL_LOCKS_EXCLUDED(mutex_);
   // So many of those that were delivered have been taken. False: more than there are.
@@ -64,9 +70,11 @@ class OpenWires final : public DoorReception {
     WireMembership membership;
     DoorKey key{};
     std::shared_ptr<const Deliver> deliver;
+    UserUntaken of_user;
     std::size_t untaken = 0;
   };
 
+  static void Take(Wire& wire, std::size_t count) noexcept;
   // Null unless the subject is a connection to this node from another of an open wire.
   Wire* Find(const WireSubject& subject) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

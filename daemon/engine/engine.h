@@ -368,6 +368,7 @@ class Engine final : private PeerEvents {
 
   std::map<SessionId, SessionEntry> sessions_;
   std::uint64_t sessions_given_ = 0;
+  bool draining_ = false;
   bool idle_told_ = true;  // since the last session came; there was none: true
   std::unordered_map<std::string, SessionId> tokens_;
   const std::unique_ptr<PlanStore> plans_;  // before the coordinators that use it
@@ -379,7 +380,6 @@ class Engine final : private PeerEvents {
   std::unique_ptr<LinkSwitch> links_;
   std::uint32_t next_generation_;
   std::uint64_t jobs_opened_ = 0;
-  bool draining_ = false;
   std::uint32_t communicators_made_ = 0;
   Clock::time_point next_tick_;
   Clock::time_point next_beat_;  // shown to the ranks

@@ -31,14 +31,12 @@ void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request,
   if (entry->job != nullptr) {
     return done(absl::FailedPreconditionError("this session has joined a job already"), {});
   }
+  // Its session came before the drain, this after it: nobody else comes for the job.
+  if (draining_) return done(TakesNoNewJobs(options_.config.node_name), {});
   const uid_t uid = entry->session->peer().uid;
   const auto open = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& job) {
     return job->Open() && job->options().uid == uid && job->options().job_id == request.job_id();
   });
-  // It was on its way here when the drain began.
-  if (open == jobs_.end() && draining_) {
-    return done(TakesNoNewJobs(options_.config.node_name), {});
-  }
   Job* job = open != jobs_.end() ? open->get() : OpenJob(request, job_key, uid, now);
   // The answer may come long after this function has returned.
   auto failed_at_once = std::make_shared<absl::Status>();

@@ -1,3 +1,4 @@
+#include <memory>
 #include <utility>
 
 #include "daemon/rpc/call_answer.h"
@@ -9,8 +10,8 @@ namespace {
 
 class AdminService final : public v1::Admin::CallbackService {
  public:
-  AdminService(EngineControl* engine, const Caller& caller) noexcept
-      : engine_(engine), caller_(caller) {}
+  AdminService(EngineControl* engine, const Caller& caller, std::shared_ptr<UserCalls> calls)
+      : engine_(engine), caller_(caller), calls_(std::move(calls)) {}
 
   // The synchronous forms are not meant to be hidden.
   using v1::Admin::CallbackService::Drain;
@@ -22,70 +23,69 @@ class AdminService final : public v1::Admin::CallbackService {
   using v1::Admin::CallbackService::ReportExit;
   using v1::Admin::CallbackService::TraceJob;
 
-  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
-                                      const v1::GetStatusRequest*,
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext*, const v1::GetStatusRequest*,
                                       v1::StatusReply* reply) override {
-    return Serve(context, reply,
+    return Serve(calls_, reply,
                  [&](auto answer) { engine_->GetStatus(caller_, std::move(answer)); });
   }
 
-  grpc::ServerUnaryReactor* GetGpus(grpc::CallbackServerContext* context, const v1::GetGpusRequest*,
+  grpc::ServerUnaryReactor* GetGpus(grpc::CallbackServerContext*, const v1::GetGpusRequest*,
                                     v1::GpusReply* reply) override {
-    return Serve(context, reply,
-                 [&](auto answer) { engine_->GetGpus(caller_, std::move(answer)); });
+    return Serve(calls_, reply, [&](auto answer) { engine_->GetGpus(caller_, std::move(answer)); });
   }
 
-  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
-                                  const v1::DrainRequest* request, v1::DrainReply* reply) override {
-    return Serve(context, reply,
+  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext*, const v1::DrainRequest* request,
+                                  v1::DrainReply* reply) override {
+    return Serve(calls_, reply,
                  [&](auto answer) { engine_->Drain(caller_, *request, std::move(answer)); });
   }
 
-  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
+  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext*,
                                      const v1::ListJobsRequest* request,
                                      v1::JobsReply* reply) override {
-    return Serve(context, reply,
+    return Serve(calls_, reply,
                  [&](auto answer) { engine_->ListJobs(caller_, *request, std::move(answer)); });
   }
 
-  grpc::ServerUnaryReactor* ListCommunicators(grpc::CallbackServerContext* context,
+  grpc::ServerUnaryReactor* ListCommunicators(grpc::CallbackServerContext*,
                                               const v1::ListCommunicatorsRequest* request,
                                               v1::CommunicatorsReply* reply) override {
-    return Serve(context, reply, [&](auto answer) {
+    return Serve(calls_, reply, [&](auto answer) {
       engine_->ListCommunicators(caller_, *request, std::move(answer));
     });
   }
 
-  grpc::ServerUnaryReactor* ListQueues(grpc::CallbackServerContext* context,
+  grpc::ServerUnaryReactor* ListQueues(grpc::CallbackServerContext*,
                                        const v1::ListQueuesRequest* request,
                                        v1::QueuesReply* reply) override {
-    return Serve(context, reply,
+    return Serve(calls_, reply,
                  [&](auto answer) { engine_->ListQueues(caller_, *request, std::move(answer)); });
   }
 
-  grpc::ServerUnaryReactor* TraceJob(grpc::CallbackServerContext* context,
-                                     const v1::TraceRequest* request,
+  grpc::ServerUnaryReactor* TraceJob(grpc::CallbackServerContext*, const v1::TraceRequest* request,
                                      v1::TraceReply* reply) override {
-    return Serve(context, reply,
+    return Serve(calls_, reply,
                  [&](auto answer) { engine_->TraceJob(caller_, *request, std::move(answer)); });
   }
 
-  grpc::ServerUnaryReactor* ReportExit(grpc::CallbackServerContext* context,
+  grpc::ServerUnaryReactor* ReportExit(grpc::CallbackServerContext*,
                                        const v1::ReportExitRequest* request,
                                        v1::ReportExitReply* reply) override {
-    return Serve(context, reply,
+    return Serve(calls_, reply,
                  [&](auto answer) { engine_->ReportExit(caller_, *request, std::move(answer)); });
   }
 
  private:
   EngineControl* const engine_;
   const Caller caller_;
+  const std::shared_ptr<UserCalls> calls_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeAdminService(EngineControl* engine, const Caller& caller) {
-  return std::make_unique<AdminService>(engine, caller);
+std::unique_ptr<grpc::Service> MakeAdminService(EngineControl* engine, const Caller& caller,
+                                                std::shared_ptr<UserCalls> calls) {
+  return std::make_unique<AdminService>(engine, caller, std::move(calls));
 }
 
 }  // namespace ringd

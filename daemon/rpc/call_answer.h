@@ -5,27 +5,125 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <functional>
+#include <memory>
+#include <type_traits>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "daemon/engine/engine_control.h"
 #include "daemon/rpc/grpc_status.h"
+#include "daemon/rpc/user_calls.h"
+#include "proto/base/mutex.h"
 
 namespace ringd {
 
+// A call ends when the engine has answered, or its caller has gone: it waits for nobody then.
+//
+// Thread safety: any thread.
+// Ownership: its own; it goes when gRPC is done with it, which is after it has ended.
+class CallReactor final : public grpc::ServerUnaryReactor {
+ public:
+  // What is left of a call that the engine may still answer. The call counts as long.
+  class UnderWay {
+   public:
+    UnderWay(CallReactor* reactor, UserCalls::Place place)
+        : place_(std::move(place)), reactor_(reactor) {}
+    // Whoever is given the reactor, once, finishes it. Null: it has ended.
+    CallReactor* End() ABSL_LOCKS_EXCLUDED(mutex_) {
+      const MutexLock lock(mutex_);
+      return std::exchange(reactor_, nullptr);
+    }
+
+   private:
+    const UserCalls::Place place_;
+    Mutex mutex_;
+    CallReactor* reactor_ ABSL_GUARDED_BY(mutex_);
+  };
+
+  explicit CallReactor(UserCalls::Place place)
+      : under_way_(std::make_shared<UnderWay>(this, std::move(place))) {}
+
+  const std::shared_ptr<UnderWay>& under_way() const noexcept { return under_way_; }
+  // Kept until gRPC is done with it.
+  void KeepReply(UserCalls::Place place) noexcept { reply_ = std::move(place); }
+
+  // What the engine is told if the caller goes.
+  void UseCancel(std::function<void()> cancel) ABSL_LOCKS_EXCLUDED(mutex_) {
+    {
+      const MutexLock lock(mutex_);
+      if (!cancelled_) {
+        cancel_ = std::move(cancel);
+        return;
+      }
+    }
+    cancel();
+  }
+
+  void OnCancel() override ABSL_LOCKS_EXCLUDED(mutex_) {
+    std::function<void()> cancel;
+    {
+      const MutexLock lock(mutex_);
+      cancelled_ = true;
+      cancel = std::move(cancel_);
+    }
+    if (under_way_->End() != nullptr) {
+      Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the caller has gone"));
+    }
+    if (cancel != nullptr) cancel();
+  }
+
+  void OnDone() override { delete this; }
+
+ private:
+  const std::shared_ptr<UnderWay> under_way_;
+  UserCalls::Place reply_;
+  Mutex mutex_;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  std::function<void()> cancel_ ABSL_GUARDED_BY(mutex_);
+};
+
 // Fills `reply` and ends the call. Both are gRPC's until then.
 template <typename Reply>
-Answer<Reply> AnswerTo(grpc::ServerUnaryReactor* reactor, Reply* reply) {
-  return [reactor, reply](const absl::Status& status, Reply answer) {
+Answer<Reply> AnswerTo(const CallReactor& reactor, std::shared_ptr<UserCalls> calls, Reply* reply) {
+  return [under_way = reactor.under_way(), calls = std::move(calls), reply](
+             const absl::Status& status, Reply answer) {
+    CallReactor* const ended = under_way->End();
+    if (ended == nullptr) return;
+    UserCalls::Place place = calls->TakeReply(status.ok() ? answer.ByteSizeLong() : 0);
+    if (place == nullptr) {
+      return ended->Finish(
+          {grpc::StatusCode::RESOURCE_EXHAUSTED,
+           absl::StrCat("this user has more than ", calls->limits().reply_bytes >> 20,
+                        " MiB of replies that were not taken yet")});
+    }
+    ended->KeepReply(std::move(place));
     *reply = std::move(answer);
-    reactor->Finish(ToGrpcStatus(status));
+    ended->Finish(ToGrpcStatus(status));
   };
 }
 
-// Serves a call: `ask` gets the Answer, and hands it to the engine.
+// Serves a call: `ask` gets the Answer, and hands it to the engine. If it returns a function, that
+// tells the engine that the caller has gone.
 template <typename Reply, typename Ask>
-grpc::ServerUnaryReactor* Serve(grpc::CallbackServerContext* context, Reply* reply, Ask ask) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  ask(AnswerTo(reactor, reply));
+grpc::ServerUnaryReactor* Serve(const std::shared_ptr<UserCalls>& calls, Reply* reply, Ask ask) {
+  UserCalls::Place place = calls->TakeCall();
+  const bool has_place = place != nullptr;
+  // It outlives this function, which gRPC waits for.
+  auto* const reactor = new CallReactor(std::move(place));
+  Answer<Reply> answer = AnswerTo(*reactor, calls, reply);
+  if (!has_place) {
+    answer(absl::ResourceExhaustedError(absl::StrCat(calls->limits().calls,
+                                                     " calls of this user wait for an answer, as ",
+                                                     "many as one user may have")),
+           {});
+  } else if constexpr (std::is_void_v<decltype(ask(std::move(answer)))>) {
+    ask(std::move(answer));
+  } else {
+    reactor->UseCancel(ask(std::move(answer)));
+  }
   return reactor;
 }
 

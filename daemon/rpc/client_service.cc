@@ -1,12 +1,13 @@
 #include <grpcpp/server_context.h>
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "daemon/rpc/call_answer.h"
 #include "daemon/rpc/services.h"
 #include "proto/attach/handshake.h"
-#include "proto/base/mutex.h"
 #include "proto/rpc/client.grpc.pb.h"
 
 namespace ringd {
@@ -18,51 +19,15 @@ std::optional<absl::string_view> TokenOf(const grpc::CallbackServerContext& cont
   return absl::string_view(found->second.data(), found->second.size());
 }
 
-void RefuseWithoutToken(grpc::ServerUnaryReactor& reactor) {
-  reactor.Finish(grpc::Status(grpc::StatusCode::UNAUTHENTICATED,
-                              "this call needs the session token that ringd hands out when a "
-                              "trainer attaches"));
+absl::Status MissingToken() {
+  return absl::UnauthenticatedError(
+      "this call needs the session token that ringd hands out when a trainer attaches");
 }
-
-// A Join: it may wait for minutes, so the engine hears if its caller goes.
-//
-// Thread safety: gRPC's and the progress threads.
-// Ownership: its own; it goes when gRPC is done with it.
-class JoinReactor final : public grpc::ServerUnaryReactor {
- public:
-  void UseCancel(std::function<void()> cancel) ABSL_LOCKS_EXCLUDED(mutex_) {
-    {
-      MutexLock lock(mutex_);
-      if (!cancelled_) {
-        cancel_ = std::move(cancel);
-        return;
-      }
-    }
-    cancel();
-  }
-
-  void OnCancel() override ABSL_LOCKS_EXCLUDED(mutex_) {
-    std::function<void()> cancel;
-    {
-      MutexLock lock(mutex_);
-      cancelled_ = true;
-      cancel = std::move(cancel_);
-    }
-    if (cancel != nullptr) cancel();
-  }
-
-  void OnDone() override { delete this; }
-
- private:
-  Mutex mutex_;
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
-  std::function<void()> cancel_ ABSL_GUARDED_BY(mutex_);
-};
 
 class ClientService final : public v1::Client::CallbackService {
  public:
-  ClientService(EngineControl* engine, const Caller& caller) noexcept
-      : engine_(engine), caller_(caller) {}
+  ClientService(EngineControl* engine, const Caller& caller, std::shared_ptr<UserCalls> calls)
+      : engine_(engine), caller_(caller), calls_(std::move(calls)) {}
 
   // The synchronous forms are not meant to be hidden.
   using v1::Client::CallbackService::AgreeOnDevices;
@@ -78,15 +43,14 @@ class ClientService final : public v1::Client::CallbackService {
 
   grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context,
                                  const v1::JoinRequest* request, v1::JoinReply* reply) override {
-    auto* const reactor = new JoinReactor;
-    if (const auto token = TokenOf(*context)) {
-      // gRPC is not done with it before this function has returned it.
-      reactor->UseCancel(
-          engine_->Join(caller_, *token, *request, AnswerTo<v1::JoinReply>(reactor, reply)));
-    } else {
-      RefuseWithoutToken(*reactor);
-    }
-    return reactor;
+    // It may wait for minutes, so the engine hears if its caller goes.
+    return Serve(calls_, reply, [&](Answer<v1::JoinReply> answer) -> std::function<void()> {
+      if (const auto token = TokenOf(*context)) {
+        return engine_->Join(caller_, *token, *request, std::move(answer));
+      }
+      answer(MissingToken(), {});
+      return [] {};
+    });
   }
 
   grpc::ServerUnaryReactor* RegisterTensors(grpc::CallbackServerContext* context,
@@ -152,33 +116,33 @@ class ClientService final : public v1::Client::CallbackService {
     });
   }
 
-  grpc::ServerUnaryReactor* Ping(grpc::CallbackServerContext* context, const v1::PingRequest*,
-                                 v1::PingReply*) override {
-    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    reactor->Finish(grpc::Status::OK);
-    return reactor;
+  grpc::ServerUnaryReactor* Ping(grpc::CallbackServerContext*, const v1::PingRequest*,
+                                 v1::PingReply* reply) override {
+    return Serve(calls_, reply, [](Answer<v1::PingReply> answer) { answer(absl::OkStatus(), {}); });
   }
 
  private:
   template <typename Reply, typename Ask>
-  static grpc::ServerUnaryReactor* WithToken(grpc::CallbackServerContext* context, Reply* reply,
-                                             Ask ask) {
-    if (const auto token = TokenOf(*context)) {
-      return Serve(context, reply, [&](Answer<Reply> answer) { ask(*token, std::move(answer)); });
-    }
-    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    RefuseWithoutToken(*reactor);
-    return reactor;
+  grpc::ServerUnaryReactor* WithToken(grpc::CallbackServerContext* context, Reply* reply, Ask ask) {
+    return Serve(calls_, reply, [&](Answer<Reply> answer) {
+      if (const auto token = TokenOf(*context)) {
+        ask(*token, std::move(answer));
+      } else {
+        answer(MissingToken(), {});
+      }
+    });
   }
 
   EngineControl* const engine_;
   const Caller caller_;
+  const std::shared_ptr<UserCalls> calls_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeClientService(EngineControl* engine, const Caller& caller) {
-  return std::make_unique<ClientService>(engine, caller);
+std::unique_ptr<grpc::Service> MakeClientService(EngineControl* engine, const Caller& caller,
+                                                 std::shared_ptr<UserCalls> calls) {
+  return std::make_unique<ClientService>(engine, caller, std::move(calls));
 }
 
 }  // namespace ringd

@@ -7,14 +7,16 @@
 
 namespace ringd {
 
-absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(EngineControl* engine) {
+absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(EngineControl* engine,
+                                                                const UserCalls::Limits& limits) {
   absl::StatusOr<std::unique_ptr<RefusingServer>> refusing = RefusingServer::Start();
   if (!refusing.ok()) return refusing.status();
-  return std::unique_ptr<LocalServer>(new LocalServer(engine, *std::move(refusing)));
+  return std::unique_ptr<LocalServer>(new LocalServer(engine, limits, *std::move(refusing)));
 }
 
-LocalServer::LocalServer(EngineControl* engine, std::unique_ptr<RefusingServer> refusing)
-    : engine_(engine), refusing_(std::move(refusing)) {}
+LocalServer::LocalServer(EngineControl* engine, const UserCalls::Limits& limits,
+                         std::unique_ptr<RefusingServer> refusing)
+    : engine_(engine), limits_(limits), refusing_(std::move(refusing)) {}
 
 LocalServer::~LocalServer() { Shutdown(Clock::now()); }
 
@@ -35,7 +37,7 @@ std::shared_ptr<const void> LocalServer::AddConnection(UniqueFd socket, const Ca
 absl::StatusOr<UserServer*> LocalServer::ServerOf(const Caller& caller) {
   const auto found = servers_.find(caller);
   if (found != servers_.end()) return found->second.get();
-  absl::StatusOr<std::unique_ptr<UserServer>> started = UserServer::Start(engine_, caller);
+  absl::StatusOr<std::unique_ptr<UserServer>> started = UserServer::Start(engine_, caller, limits_);
   if (!started.ok()) return started.status();
   (*started)->SetServing(serving_);
   return servers_.emplace(caller, *std::move(started)).first->second.get();
@@ -63,7 +65,7 @@ void LocalServer::SetServing(bool serving) {
 }
 
 void LocalServer::Shutdown(Clock::time_point deadline) {
-  refusing_->Shutdown(deadline);
+  refusing_->Stop();
   // Without the lock, as in AddConnection.
   std::map<Caller, std::unique_ptr<UserServer>> servers;
   {

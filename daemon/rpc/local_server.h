@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/engine/engine_control.h"
 #include "daemon/rpc/refusing_server.h"
+#include "daemon/rpc/user_calls.h"
 #include "daemon/rpc/user_server.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
@@ -31,7 +32,10 @@ class LocalServer {
   // Servers of users without connections that are kept, for when they come again.
   static constexpr std::size_t kKeptServers = 16;
 
-  static absl::StatusOr<std::unique_ptr<LocalServer>> Start(EngineControl* engine);
+  // `limits`: of each user.
+  //   What the kernel says.
+  static absl::StatusOr<std::unique_ptr<LocalServer>> Start(EngineControl* engine,
+                                                            const UserCalls::Limits& limits = {});
   ~LocalServer();
 
   // `socket` is connected and non-blocking; `caller` is the kernel's word on who is at its other
@@ -40,7 +44,8 @@ class LocalServer {
   std::shared_ptr<const void> AddConnection(UniqueFd socket, const Caller& caller)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The same, of somebody who is not admitted: every call is answered PERMISSION_DENIED.
+  // The same, of somebody who is not admitted: every call is answered PERMISSION_DENIED, and gRPC
+  // sees no byte of theirs.
   void RefuseConnection(UniqueFd socket);
 
   // What the health service answers, for the server as a whole and for each of its services. May
@@ -52,11 +57,13 @@ class LocalServer {
   void Shutdown(Clock::time_point deadline) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  LocalServer(EngineControl* engine, std::unique_ptr<RefusingServer> refusing);
+  LocalServer(EngineControl* engine, const UserCalls::Limits& limits,
+              std::unique_ptr<RefusingServer> refusing);
   absl::StatusOr<UserServer*> ServerOf(const Caller& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<std::unique_ptr<UserServer>> TakeIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   EngineControl* const engine_;
+  const UserCalls::Limits limits_;
   const std::unique_ptr<RefusingServer> refusing_;
   Mutex mutex_;
   std::map<Caller, std::unique_ptr<UserServer>> servers_ ABSL_GUARDED_BY(mutex_);

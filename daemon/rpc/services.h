@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "daemon/engine/engine_control.h"
+#include "daemon/rpc/user_calls.h"
 
 namespace grpc {
 class Service;
@@ -13,14 +14,17 @@ class Service;
 namespace ringd {
 
 // By gRPC's callback interface: a call that waits holds no thread. `engine` is borrowed and
-// outlives the service; all calls of one service are `caller`'s.
+// outlives the service; all calls of one service are `caller`'s, and count in `calls`. One too many
+// is RESOURCE_EXHAUSTED.
 
 // ringd.v1.Client. Calls without a session token are UNAUTHENTICATED; whether a token is good,
 // `engine` knows.
-std::unique_ptr<grpc::Service> MakeClientService(EngineControl* engine, const Caller& caller);
+std::unique_ptr<grpc::Service> MakeClientService(EngineControl* engine, const Caller& caller,
+                                                 std::shared_ptr<UserCalls> calls);
 
 // ringd.v1.Admin.
-std::unique_ptr<grpc::Service> MakeAdminService(EngineControl* engine, const Caller& caller);
+std::unique_ptr<grpc::Service> MakeAdminService(EngineControl* engine, const Caller& caller,
+                                                std::shared_ptr<UserCalls> calls);
 
 }  // namespace ringd
 

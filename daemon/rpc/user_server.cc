@@ -30,9 +30,9 @@ constexpr std::size_t kMaxBufferedBytes = std::size_t{256} << 20;
 
 class UserServer::Impl {
  public:
-  Impl(EngineControl* engine, const Caller& caller)
-      : client_service(MakeClientService(engine, caller)),
-        admin_service(MakeAdminService(engine, caller)) {}
+  Impl(EngineControl* engine, const Caller& caller, const std::shared_ptr<UserCalls>& calls)
+      : client_service(MakeClientService(engine, caller, calls)),
+        admin_service(MakeAdminService(engine, caller, calls)) {}
 
   // The server borrows the services and goes first.
   std::unique_ptr<grpc::Service> client_service;
@@ -41,10 +41,11 @@ class UserServer::Impl {
 };
 
 absl::StatusOr<std::unique_ptr<UserServer>> UserServer::Start(EngineControl* engine,
-                                                              const Caller& caller) {
+                                                              const Caller& caller,
+                                                              const UserCalls::Limits& limits) {
   // gRPC's own health service is of the callback kind, too.
   grpc::EnableDefaultHealthCheckService(true);
-  auto impl = std::make_unique<Impl>(engine, caller);
+  auto impl = std::make_unique<Impl>(engine, caller, std::make_shared<UserCalls>(limits));
   grpc::ServerBuilder builder;
   builder.RegisterService(impl->client_service.get());
   builder.RegisterService(impl->admin_service.get());

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/engine/engine_control.h"
+#include "daemon/rpc/user_calls.h"
 #include "proto/base/clock.h"
 #include "proto/base/unique_fd.h"
 
@@ -20,7 +21,10 @@ namespace ringd {
 class UserServer {
  public:
   static absl::StatusOr<std::unique_ptr<UserServer>> Start(EngineControl* engine,
-                                                           const Caller& caller);
+                                                           const Caller& caller,
+                                                           const UserCalls::Limits& limits);
+  // As Shutdown, now. Its calls end when their callers go, whatever the engine does, so it does not
+  // take long once it is idle.
   ~UserServer();
 
   // `socket` is connected and non-blocking. Whoever knows when the connection ends keeps what is

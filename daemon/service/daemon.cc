@@ -125,7 +125,7 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   if (!backend.ok()) return backend.status();
   NodeNetworkOptions network_options;
   network_options.door_flags = cluster_key_.empty() ? 0 : kDoorHasClusterKey;
-  network_ = std::make_unique<NodeNetwork>(door_.get(), network_options);
+  network_ = std::make_unique<NodeNetwork>(door_.get(), &isolated_, network_options);
   plans_ = std::make_unique<PlanStore>(config.state_dir);
 
   EnginesOptions engines_options;
@@ -138,14 +138,14 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   engines_options.exchange_address = ExchangeAddress(config, door_.get());
   engines_options.has_cluster_key = !cluster_key_.empty();
   absl::StatusOr<std::unique_ptr<Engines>> engines =
-      Engines::Start(std::move(engines_options), network_.get(), plans_.get());
+      Engines::Start(std::move(engines_options), network_.get(), plans_.get(), &isolated_);
   if (!engines.ok()) return engines.status();
   engines_ = *std::move(engines);
   // All threads that are started from here on, and none that starts engines: they would inherit it.
   ServeBesideEngine();
   door_->Start();
 
-  absl::StatusOr<std::unique_ptr<Lobby>> lobby = Lobby::Create();
+  absl::StatusOr<std::unique_ptr<Lobby>> lobby = Lobby::Create(&isolated_);
   if (!lobby.ok()) return lobby.status();
   lobby_ = *std::move(lobby);
   GpuFinderOptions gpu_options;

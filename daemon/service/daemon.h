@@ -16,6 +16,7 @@
 #include "daemon/gpu/gpu_finder.h"
 #include "daemon/jobs/plans/plan_store.h"
 #include "daemon/rpc/local_server.h"
+#include "daemon/sessions/isolated_executor.h"
 #include "daemon/supervisor/engines.h"
 #include "daemon/supervisor/lobby.h"
 #include "daemon/supervisor/node_drain.h"
@@ -56,8 +57,8 @@ class Daemon {
 
   // Refuses trainers and jobs from now on; those there are go on. For good: ringd ends.
   void Drain() { drain_->BeginToEnd(); }
-  // True when no trainer is attached.
-  bool Idle() const { return engines_->sessions() == 0 && lobby_->size() == 0; }
+  // True when no trainer is attached. In this order: sessions go from the lobby to an engine.
+  bool Idle() const { return lobby_->size() == 0 && engines_->sessions() == 0; }
   // Grows while ringd is alive, at least once a second.
   std::uint64_t heartbeat() const noexcept { return engines_->heartbeat(); }
 
@@ -73,6 +74,7 @@ class Daemon {
   Config config_;
   std::string peer_address_;
   std::string cluster_key_;
+  IsolatedExecutor isolated_;
   std::unique_ptr<Door> door_;
   std::unique_ptr<NodeNetwork> network_;
   std::unique_ptr<PlanStore> plans_;

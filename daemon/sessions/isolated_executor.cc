@@ -73,6 +73,19 @@ void StartThread(const std::shared_ptr<State>& state, int number) {
   }).detach();
 }
 
+template <typename State>
+void Relieve(const std::shared_ptr<State>& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state->mutex) {
+  if (!state->NeedsThread()) return;
+  try {
+    StartThread(state, state->current + 1);
+  } catch (const std::system_error&) {
+    return;  // the next one asks again
+  }
+  ++state->current;
+  ++state->held_up;
+  state->busy = false;
+}
+
 }  // namespace
 
 IsolatedExecutor::IsolatedExecutor() : state_(std::make_shared<State>()) { StartThread(state_, 0); }
@@ -93,15 +106,12 @@ void IsolatedExecutor::Run(std::function<void()> task) {
   if (state_->stopping) return;  // `task` goes after the lock
   state_->waiting.push_back(std::move(task));
   state_->changed.NotifyAll();
-  if (!state_->NeedsThread()) return;
-  try {
-    StartThread(state_, state_->current + 1);
-  } catch (const std::system_error&) {
-    return;  // the next task asks again
-  }
-  ++state_->current;
-  ++state_->held_up;
-  state_->busy = false;
+  Relieve(state_);
+}
+
+void IsolatedExecutor::RelieveHeldUp() {
+  MutexLock lock(state_->mutex);
+  if (!state_->stopping) Relieve(state_);
 }
 
 void IsolatedExecutor::Destroy(std::shared_ptr<const void> what) {

@@ -1,4 +1,5 @@
-// Runs what a trainer can hold up in the kernel, on threads on which nothing else waits.
+// Runs what a trainer, or an engine that one has taken over, can hold up in the kernel, on threads
+// on which nothing else waits.
 #ifndef RINGD_DAEMON_SESSIONS_ISOLATED_EXECUTOR_H_
 #define RINGD_DAEMON_SESSIONS_ISOLATED_EXECUTOR_H_
 
@@ -39,6 +40,9 @@ class IsolatedExecutor {
   // Runs `task`, soon and elsewhere. Does not block. After Stop: does nothing but destroy it. It
   // must not throw, and its system calls may end with EINTR.
   void Run(std::function<void()> task);
+  // Others wait for a task that takes longer than kHeldUp until the next one is handed over, or
+  // this is called: from time to time, by whoever turns anyway. Does not block.
+  void RelieveHeldUp();
   // Destroys `what`, likewise, unless somebody else holds it. After Stop: at once, and here.
   void Destroy(std::shared_ptr<const void> what);
   // How many tasks have not ended yet.

@@ -24,29 +24,32 @@ double UnixSeconds() {
 
 }  // namespace
 
-EngineClient::EngineClient(std::uint64_t number, CallThread* calls, EngineOwner* owner)
-    : number_(number), calls_thread_(calls), owner_(owner) {}
+EngineClient::EngineClient(std::uint64_t number, const Parts& parts)
+    : number_(number), parts_(parts) {}
 
 EngineClient::~EngineClient() = default;
 
 absl::StatusOr<std::shared_ptr<EngineClient>> EngineClient::Create(std::uint64_t number,
-                                                                   ChannelLoop* loop,
-                                                                   CallThread* calls,
-                                                                   EngineOwner* owner) {
+                                                                   const Parts& parts) {
   absl::StatusOr<std::pair<UniqueFd, UniqueFd>> ends = UnixSocketPair();
   if (!ends.ok()) return ends.status();
-  std::shared_ptr<EngineClient> engine(new EngineClient(number, calls, owner));
+  // No engine has any to send.
+  RefuseDescriptors(ends->first.get());
+  ChannelLimits limits;
+  limits.takes_fds = false;
+  std::shared_ptr<EngineClient> engine(new EngineClient(number, parts));
   engine->engine_end_ = std::move(ends->second);
   absl::StatusOr<std::shared_ptr<Channel>> channel =
-      loop->Add(std::move(ends->first),
-                {[engine](const ChannelFrame& frame) { engine->OnFrame(frame); },
-                 [engine](const absl::Status& why) {
-                   engine->channel_ended_.store(true, std::memory_order_release);
-                   if (!absl::IsUnavailable(why)) {
-                     return engine->End(absl::StrCat("broke the protocol: ", why.message()));
-                   }
-                   engine->owner_->OnEnding(*engine);
-                 }});
+      parts.loop->Add(std::move(ends->first),
+                      {[engine](const ChannelFrame& frame) { engine->OnFrame(frame); },
+                       [engine](const absl::Status& why) {
+                         engine->channel_ended_.store(true, std::memory_order_release);
+                         if (!absl::IsUnavailable(why)) {
+                           return engine->End(absl::StrCat("broke the protocol: ", why.message()));
+                         }
+                         engine->parts_.owner->OnEnding(*engine);
+                       }},
+                      limits);
   if (!channel.ok()) return channel.status();
   const MutexLock lock(engine->mutex_);
   engine->channel_ = *std::move(channel);
@@ -138,7 +141,11 @@ absl::Status EngineClient::GiveSession(std::unique_ptr<SessionResources> session
   {
     const MutexLock lock(mutex_);
     // Nobody would end it.
-    if (buried_.has_value()) return *buried_;
+    if (buried_.has_value()) {
+      fds.push_back(std::move(kept));
+      Discard(std::move(fds));
+      return *buried_;
+    }
     ++sessions_given_;
     held_[session->id] = Held{std::move(session->admission), std::move(session->served),
                               session->token, std::move(kept)};
@@ -182,7 +189,7 @@ std::uint64_t EngineClient::Call(Order order, Clock::duration patience,
     const MutexLock lock(mutex_);
     number = ++last_call_;
     call = std::make_shared<PendingCall<std::string>>(
-        *calls_thread_,
+        *parts_.calls,
         [self, number, answer = std::move(answer)](const absl::Status& status, std::string reply) {
           self->Forget(number);
           answer(status, std::move(reply));
@@ -266,7 +273,7 @@ void EngineClient::End(const std::string& why) {
     const MutexLock lock(mutex_);
     if (why_ended_.empty()) why_ended_ = why;
   }
-  owner_->OnEnding(*this);
+  parts_.owner->OnEnding(*this);
 }
 
 void EngineClient::CutChannel() {
@@ -312,9 +319,9 @@ void EngineClient::OnFrame(const ChannelFrame& frame) {
       jobs_.store(word.jobs().jobs(), std::memory_order_relaxed);
       return;
     case v1::FromEngine::kJobEnded:
-      return owner_->OnJobEnded(*this, word.job_ended());
+      return parts_.owner->OnJobEnded(*this, word.job_ended());
     case v1::FromEngine::kKeep:
-      return owner_->OnKeep(*this, word.keep());
+      return parts_.owner->OnKeep(*this, word.keep());
     case v1::FromEngine::kBeat: {
       const MutexLock lock(mutex_);
       life_.heartbeat = word.beat().heartbeat();
@@ -322,7 +329,7 @@ void EngineClient::OnFrame(const ChannelFrame& frame) {
       return;
     }
     case v1::FromEngine::kIdle:
-      return owner_->OnIdle(*this, word.idle().sessions());
+      return parts_.owner->OnIdle(*this, word.idle().sessions());
     default:
       return End("has sent a frame of an unknown kind");
   }
@@ -351,7 +358,8 @@ void EngineClient::OnSessionEnded(const v1::EngineSessionEnded& ended) {
     held = std::move(found->second);
     held_.erase(found);
   }
-  owner_->OnSessionEnded(*this, held.token, ended.for_cause());
+  parts_.owner->OnSessionEnded(*this, held.token, ended.for_cause());
+  Discard(std::move(held.lifeline));
 }
 
 EngineClient::Remains EngineClient::Bury(const absl::Status& cause) {
@@ -369,13 +377,16 @@ EngineClient::Remains EngineClient::Bury(const absl::Status& cause) {
   }
   jobs_.store(0, std::memory_order_relaxed);
   for (auto& [number, call] : calls) call->Finish(cause);
+  std::vector<UniqueFd> lifelines;
   for (auto& [id, session] : held) {
     remains.tokens.push_back(session.token);
     // As the engine tells that a job has failed: what it sends after that is not heard.
     NoticeQueue notices;
     notices.SendLast(session.lifeline.get(), NoticeKind::kFailure, cause.message());
     ::shutdown(session.lifeline.get(), SHUT_RDWR);
+    lifelines.push_back(std::move(session.lifeline));
   }
+  Discard(std::move(lifelines));
   if (remains.place.network != nullptr) remains.place.network->SayLast(cause);
   return remains;
 }

@@ -24,6 +24,7 @@
 #include "daemon/engine/engine_activity.h"
 #include "daemon/engine/engine_control.h"
 #include "daemon/engine/pending_call.h"
+#include "daemon/sessions/isolated_executor.h"
 #include "daemon/sessions/session_resources.h"
 #include "daemon/supervisor/engine_network.h"
 #include "daemon/supervisor/engine_process.h"
@@ -57,7 +58,7 @@ class EngineOwner {
 // process has been started. At first it stands ready for any job; Begin says for which one it is.
 //
 // Thread safety: any thread, but what says otherwise.
-// Ownership: shared by the table and those who call. Borrows loop, call thread and owner.
+// Ownership: shared by the table and those who call. Borrows its parts.
 // Trust: what comes from the engine is input. Sessions that it names are its own, its user and job
 //   are what Begin says.
 class EngineClient : public std::enable_shared_from_this<EngineClient> {
@@ -76,11 +77,19 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
     Clock::time_point heard;  // when its last frame came
   };
 
+  // What it uses of ringd's.
+  struct Parts {
+    ChannelLoop* loop = nullptr;
+    CallThread* calls = nullptr;
+    // Closes what trainers share.
+    IsolatedExecutor* isolated = nullptr;
+    EngineOwner* owner = nullptr;
+  };
+
   // `number`: of the engine, unique for this ringd.
   //   What the kernel says.
   static absl::StatusOr<std::shared_ptr<EngineClient>> Create(std::uint64_t number,
-                                                              ChannelLoop* loop, CallThread* calls,
-                                                              EngineOwner* owner);
+                                                              const Parts& parts);
   ~EngineClient();
 
   // Starts the process. One thread, the one that reaps; once.
@@ -163,8 +172,13 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
     UniqueFd lifeline;
   };
 
-  EngineClient(std::uint64_t number, CallThread* calls, EngineOwner* owner);
+  EngineClient(std::uint64_t number, const Parts& parts);
   bool Send(const v1::ToEngine& order, std::vector<UniqueFd> fds = {}) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Destroyed where nobody waits: closing what a trainer shares takes as long as he likes.
+  template <typename Shared>
+  void Discard(Shared shared) const {
+    parts_.isolated->Destroy(std::make_shared<const Shared>(std::move(shared)));
+  }
   void Forget(std::uint64_t call) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnFrame(const ChannelFrame& frame);
   void OnAnswer(v1::EngineAnswer answer) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -173,8 +187,7 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
   absl::Status JudgeSilence(Clock::duration patience) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::uint64_t number_;
-  CallThread* const calls_thread_;
-  EngineOwner* const owner_;
+  const Parts parts_;
   UniqueFd engine_end_;  // of the channel, until the process has it
   std::unique_ptr<EngineProcess> process_;
   std::atomic<pid_t> pid_{0};

@@ -1,40 +1,60 @@
 #include "daemon/supervisor/engine_member.h"
 
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <string>
+#include <utility>
 
 #include "proto/peers/peer_frame.h"
 
 namespace ringd {
 namespace {
 
-// Neither side has closed it. What is no TCP connection is none that could have ended.
-bool IsEstablished(int socket) noexcept {
-  tcp_info info{};
-  socklen_t length = sizeof(info);
-  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return true;
-  return info.tcpi_state == TCP_ESTABLISHED;
+// Its other end has closed it, or it has broken. Unlike others this call waits for nobody who sends
+// through it.
+bool HasEnded(int socket) noexcept {
+  pollfd entry{socket, POLLRDHUP, 0};
+  return ::poll(&entry, 1, 0) == 1;
 }
 
 }  // namespace
 
+EngineMember::~EngineMember() {
+  const MutexLock lock(mutex_);
+  Discard(std::move(controls_));
+}
+
+void EngineMember::Discard(std::vector<Control> controls) const {
+  if (controls.empty()) return;
+  // Whatever closing them takes.
+  for (Control& control : controls) control.place.reset();
+  isolated_->Destroy(std::make_shared<const std::vector<Control>>(std::move(controls)));
+}
+
 void EngineMember::KeepControl(const UniqueFd& socket) {
   UniqueFd kept(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
   if (!kept.valid()) return;  // then its other end hears of a lost connection
+  std::vector<Control> over;
   const MutexLock lock(mutex_);
-  std::erase_if(controls_, [](const Control& one) { return !IsEstablished(one.socket.get()); });
-  if (gone_) return;
-  EnginePlaces::Place place = places_->controls.Take();
-  if (place == nullptr && !controls_.empty()) {
+  for (Control& one : controls_) {
+    if (HasEnded(one.socket.get())) over.push_back(std::move(one));
+  }
+  std::erase_if(controls_, [](const Control& one) { return !one.socket.valid(); });
+  EnginePlaces::Place place = gone_ ? nullptr : places_->controls.Take();
+  if (place == nullptr && !gone_ && !controls_.empty()) {
     // More than a user has use for: his engine keeps them open and says that they have ended.
     place = std::move(controls_.front().place);
+    over.push_back(std::move(controls_.front()));
     controls_.erase(controls_.begin());
   }
-  if (place != nullptr) controls_.push_back({std::move(kept), std::move(place)});
+  if (!gone_ && place != nullptr) {
+    controls_.push_back({std::move(kept), std::move(place)});
+  } else {
+    over.push_back({std::move(kept), nullptr});
+  }
+  Discard(std::move(over));
 }
 
 void EngineMember::SayLast(const absl::Status& why) {
@@ -43,12 +63,15 @@ void EngineMember::SayLast(const absl::Status& why) {
     const MutexLock lock(mutex_);
     std::swap(controls, controls_);
   }
-  const std::string frame = EncodePeerEnd(absl::DataLossError(why.message()));
-  for (const Control& control : controls) {
-    static_cast<void>(
-        !::send(control.socket.get(), frame.data(), frame.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
-    ::shutdown(control.socket.get(), SHUT_RDWR);
-  }
+  // One task: a job whose ranks hold it up keeps its own nodes from hearing, and no other's.
+  isolated_->Run([frame = EncodePeerEnd(absl::DataLossError(why.message())),
+                  said = std::make_shared<const std::vector<Control>>(std::move(controls))] {
+    for (const Control& control : *said) {
+      static_cast<void>(
+          !::send(control.socket.get(), frame.data(), frame.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
+      ::shutdown(control.socket.get(), SHUT_RDWR);
+    }
+  });
 }
 
 }  // namespace ringd

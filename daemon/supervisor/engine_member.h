@@ -15,6 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "daemon/peers/control_door.h"
+#include "daemon/sessions/isolated_executor.h"
 #include "daemon/supervisor/engine_places.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
@@ -23,15 +24,19 @@
 namespace ringd {
 
 // Thread safety: any thread.
-// Ownership: shared. A socket that can't be sent any more is closed.
+// Ownership: shared. A socket that can't be sent any more is closed. Borrows `isolated`, which
+//   makes all calls on sockets that the engine has, too: it could hold them up.
 class EngineMember {
  public:
   using Send = std::function<void(v1::EngineNetworkEvent, std::vector<UniqueFd>)>;
   using DialId = ControlDoor::DialId;
 
   // `places`: of its user.
-  EngineMember(Send send, std::shared_ptr<UserPlaces> places)
-      : places_(std::move(places)), send_(std::move(send)) {}
+  EngineMember(Send send, std::shared_ptr<UserPlaces> places, IsolatedExecutor* isolated)
+      : places_(std::move(places)), isolated_(isolated), send_(std::move(send)) {}
+  ~EngineMember();
+  EngineMember(const EngineMember&) = delete;
+  EngineMember& operator=(const EngineMember&) = delete;
 
   // One after the other. `socket`: may be none.
   void Tell(v1::EngineNetworkEvent event, UniqueFd socket) ABSL_LOCKS_EXCLUDED(sending_) {
@@ -44,8 +49,8 @@ class EngineMember {
   // A control connection that it is handed: what is to be said on it if the engine ends. Forgets
   // those that have ended, and its oldest one if its user has no place left.
   void KeepControl(const UniqueFd& socket) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The engine has ended: says so, and why, on its control connections, and ends them. Does not
-  // wait: who takes nothing hears nothing.
+  // The engine has ended: says so, and why, on its control connections, and ends them: soon, and
+  // elsewhere. Who takes nothing hears nothing.
   void SayLast(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Counts a connection that was let in. False: the engine has gone.
@@ -111,7 +116,10 @@ class EngineMember {
     EnginePlaces::Place place;
   };
 
+  void Discard(std::vector<Control> controls) const;
+
   const std::shared_ptr<UserPlaces> places_;
+  IsolatedExecutor* const isolated_;
   Mutex sending_;
   Send send_ ABSL_GUARDED_BY(sending_);
 

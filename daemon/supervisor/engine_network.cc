@@ -63,7 +63,7 @@ EngineNetwork::EngineNetwork(NodeNetwork* node, uid_t user, std::string job_id,
       user_(user),
       job_id_(std::move(job_id)),
       user_places_(std::move(places)),
-      member_(std::make_shared<EngineMember>(std::move(send), user_places_)) {}
+      member_(std::make_shared<EngineMember>(std::move(send), user_places_, node->isolated_)) {}
 
 EngineNetwork::~EngineNetwork() {
   for (const auto& [number, id] : expectations_) node_->StopExpecting(id);
@@ -209,7 +209,7 @@ absl::Status EngineNetwork::OpenWire(const v1::EngineWireOpen& request) {
     membership.node_names.assign(request.node_names().begin(), request.node_names().end());
     wire.group = node_->door_->NewGroup();
     const bool opened =
-        wires->Open(membership, *key, wire.group,
+        wires->Open(membership, *key, wire.group, user_places_->untaken,
                     [member = member_, wire_key, opening = wire.opening](
                         NodeIndex from, std::uint32_t stream, UniqueFd socket) {
                       member->Tell(WireEvent(wire_key, opening, from, stream,

@@ -47,6 +47,9 @@ struct UserPlaces {
   EnginePlaces controls{kMostControls};
   EnginePlaces dials{kMostDials};
   EnginePlaces wire_dials{kMostWireDials};
+  // Connections of wires that no engine has taken yet: OpenWires bounds them.
+  const std::shared_ptr<std::atomic<std::size_t>> untaken =
+      std::make_shared<std::atomic<std::size_t>>(0);
 };
 
 }  // namespace ringd

@@ -13,7 +13,6 @@ namespace ringd {
 namespace {
 
 constexpr std::uint64_t kWakeKey = 0;
-constexpr std::size_t kMostGenerations = 4096;
 // Of what an engine tells about a job that has ended. The history keeps much less of it.
 constexpr std::size_t kMostJobBytes = std::size_t{1} << 20;
 // Nodes between which links are measured, and the longest name of one.
@@ -24,18 +23,20 @@ constexpr std::uint32_t kMostCommunicatorNumbers = 400'000;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engines>> Engines::Start(EnginesOptions options,
-                                                        NodeNetwork* network, PlanStore* plans) {
+                                                        NodeNetwork* network, PlanStore* plans,
+                                                        IsolatedExecutor* isolated) {
   absl::StatusOr<WakingEpoll> epoll = WakingEpoll::Create(kWakeKey);
   if (!epoll.ok()) return epoll.status();
   std::unique_ptr<Engines> engines(
-      new Engines(std::move(options), network, plans, *std::move(epoll)));
+      new Engines(std::move(options), network, plans, isolated, *std::move(epoll)));
   absl::StatusOr<std::unique_ptr<EngineLogs>> logs = EngineLogs::Create();
   if (!logs.ok()) return logs.status();
   engines->logs_ = *std::move(logs);
   absl::StatusOr<std::unique_ptr<LineRoster>> roster = LineRoster::Create();
   if (!roster.ok()) return roster.status();
   engines->roster_ = *std::move(roster);
-  absl::StatusOr<std::unique_ptr<ChannelLoop>> loop = ChannelLoop::Start("ringd-channels");
+  absl::StatusOr<std::unique_ptr<ChannelLoop>> loop =
+      ChannelLoop::Start("ringd-channels", isolated);
   if (!loop.ok()) return loop.status();
   engines->loop_ = *std::move(loop);
   engines->thread_ = std::thread(&Engines::Run, engines.get());
@@ -43,9 +44,11 @@ absl::StatusOr<std::unique_ptr<Engines>> Engines::Start(EnginesOptions options,
   return engines;
 }
 
-Engines::Engines(EnginesOptions options, NodeNetwork* network, PlanStore* plans, WakingEpoll epoll)
+Engines::Engines(EnginesOptions options, NodeNetwork* network, PlanStore* plans,
+                 IsolatedExecutor* isolated, WakingEpoll epoll)
     : network_(network),
       plans_(plans),
+      isolated_(isolated),
       epoll_(std::move(epoll)),
       program_(options.program),
       options_(std::move(options)),
@@ -58,7 +61,8 @@ Engines::~Engines() {
 }
 
 absl::StatusOr<Engines::Client> Engines::MakeLocked() {
-  absl::StatusOr<Client> made = EngineClient::Create(++last_number_, loop_.get(), &calls_, this);
+  absl::StatusOr<Client> made =
+      EngineClient::Create(++last_number_, {loop_.get(), &calls_, isolated_, this});
   if (!made.ok()) return made.status();
   unwatched_.push_back(*made);
   epoll_.Wake();
@@ -101,8 +105,7 @@ absl::StatusOr<Engines::Client> Engines::BeginLocked(uid_t uid, const std::strin
   start.set_wire_address(options_.wire_address);
   start.set_exchange_address(options_.exchange_address);
   start.set_has_cluster_key(options_.has_cluster_key);
-  const auto generation = generations_.find({uid, job_id});
-  start.set_first_generation(generation == generations_.end() ? 0 : generation->second);
+  start.set_first_generation(generations_.Next(uid, job_id));
   start.set_first_communicator(next_communicator_);
   next_communicator_ = next_communicator_ % kMostCommunicatorNumbers + 1;
   start.set_kept_state(FormatState(plans_->ForUser(uid)));
@@ -254,8 +257,7 @@ void Engines::OnJobEnded(EngineClient& engine, const v1::EngineJobEnded& ended) 
   job.set_uid(engine.uid());
   const MutexLock lock(mutex_);
   history_.Add(std::move(job));
-  if (generations_.size() >= kMostGenerations) generations_.clear();
-  generations_[{engine.uid(), engine.job_id()}] = ended.next_generation();
+  generations_.Note(engine.uid(), engine.job_id(), ended.next_generation());
 }
 
 void Engines::OnKeep(EngineClient& engine, const v1::EngineKeep& keep) {

@@ -32,6 +32,7 @@
 #include "daemon/supervisor/engine_network.h"
 #include "daemon/supervisor/engine_program.h"
 #include "daemon/supervisor/engine_watchdog.h"
+#include "daemon/supervisor/job_generations.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/base/waking_epoll.h"
@@ -64,7 +65,8 @@ class Engines final : private EngineOwner {
 
   //   What the kernel says; that no engine can be started.
   static absl::StatusOr<std::unique_ptr<Engines>> Start(EnginesOptions options,
-                                                        NodeNetwork* network, PlanStore* plans);
+                                                        NodeNetwork* network, PlanStore* plans,
+                                                        IsolatedExecutor* isolated);
   ~Engines() override;  // Stop
 
   // Hands a session to the engine of this job of its user, which is started if there is none.
@@ -124,7 +126,8 @@ class Engines final : private EngineOwner {
     Clock::time_point cut_at = Clock::time_point::max();
   };
 
-  Engines(EnginesOptions options, NodeNetwork* network, PlanStore* plans, WakingEpoll epoll);
+  Engines(EnginesOptions options, NodeNetwork* network, PlanStore* plans,
+          IsolatedExecutor* isolated, WakingEpoll epoll);
 
   void OnSessionEnded(EngineClient& engine, const std::string& token, bool for_cause) override;
   void OnJobEnded(EngineClient& engine, const v1::EngineJobEnded& ended) override;
@@ -152,6 +155,7 @@ class Engines final : private EngineOwner {
 
   NodeNetwork* const network_;
   PlanStore* const plans_;
+  IsolatedExecutor* const isolated_;
   const WakingEpoll epoll_;
   const std::shared_ptr<const EngineProgram> program_;
   std::unique_ptr<EngineLogs> logs_;
@@ -175,7 +179,7 @@ class Engines final : private EngineOwner {
   std::vector<Client> unwatched_ ABSL_GUARDED_BY(mutex_);  // made, and not seen by the thread yet
   std::unordered_map<std::string, Client> tokens_ ABSL_GUARDED_BY(mutex_);
   UserAccounts accounts_ ABSL_GUARDED_BY(mutex_);
-  std::map<Key, std::uint32_t> generations_ ABSL_GUARDED_BY(mutex_);  // of jobs to come
+  JobGenerations generations_ ABSL_GUARDED_BY(mutex_);
   JobHistory history_ ABSL_GUARDED_BY(mutex_);
   std::set<pid_t> pids_ ABSL_GUARDED_BY(mutex_);
   std::map<pid_t, Clock::time_point> ended_pids_ ABSL_GUARDED_BY(mutex_);  // when, at the latest

@@ -39,6 +39,7 @@ void Engines::Run() {
     ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()), kLookMs);
     epoll_.TakeWake();
     heartbeat_.fetch_add(1, std::memory_order_relaxed);
+    isolated_->RelieveHeldUp();
     Refill();
     const Clock::time_point now = Clock::now();
     for (auto it = watched_.begin(); it != watched_.end();) {
@@ -170,8 +171,9 @@ bool Engines::TakeLeave(const Client& engine, bool expected) {
     by_job_.erase(found);
   }
   if (!expected && engine->jobs() > 0) {
-    std::uint32_t& generation = generations_[key];
-    generation = std::max(generation, engine->start().first_generation() + 1);
+    generations_.Note(
+        key.first, key.second,
+        std::max(generations_.Next(key.first, key.second), engine->start().first_generation() + 1));
   }
   return true;
 }

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "daemon/sessions/notice_queue.h"
-#include "daemon/sessions/nudges.h"
 
 namespace ringd {
 namespace {
@@ -19,16 +18,17 @@ constexpr int kSignBits = 1;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Lobby>> Lobby::Create() {
+absl::StatusOr<std::unique_ptr<Lobby>> Lobby::Create(IsolatedExecutor* isolated) {
   absl::StatusOr<WakingEpoll> epoll = WakingEpoll::Create(kWakeKey);
   if (!epoll.ok()) return epoll.status();
-  std::unique_ptr<Lobby> lobby(new Lobby(*std::move(epoll)));
+  std::unique_ptr<Lobby> lobby(new Lobby(*std::move(epoll), isolated));
   lobby->thread_ = std::thread(&Lobby::Run, lobby.get());
   ::pthread_setname_np(lobby->thread_.native_handle(), "ringd-lobby");
   return lobby;
 }
 
-Lobby::Lobby(WakingEpoll epoll) : epoll_(std::move(epoll)) {}
+Lobby::Lobby(WakingEpoll epoll, IsolatedExecutor* isolated)
+    : epoll_(std::move(epoll)), isolated_(isolated) {}
 
 Lobby::~Lobby() { Stop(""); }
 
@@ -42,12 +42,19 @@ void Lobby::Add(std::unique_ptr<SessionResources> session) {
           *sessions_.emplace(session->id, std::move(session)).first->second;
       // Whoever has gone already is seen at once.
       Watch(added);
-      size_.store(sessions_.size(), std::memory_order_relaxed);
+      CountLocked();
       return;
     }
     why = why_stopped_;
   }
+  End(std::move(session), why);
+}
+
+void Lobby::End(std::unique_ptr<SessionResources> session, const std::string& why) {
   HangUp(session->lifeline.get(), why);
+  // Whoever waits for its place has it, whatever closing the rest takes.
+  session->admission.reset();
+  isolated_->Destroy(std::shared_ptr<const SessionResources>(std::move(session)));
 }
 
 void Lobby::Watch(const SessionResources& session) noexcept {
@@ -67,7 +74,7 @@ std::unique_ptr<SessionResources> Lobby::TakeLocked(SessionId id) {
   std::unique_ptr<SessionResources> session = std::move(found->second);
   sessions_.erase(found);
   tokens_.erase(session->token);
-  size_.store(sessions_.size(), std::memory_order_relaxed);
+  CountLocked();
   for (const int fd : {session->lifeline.get(), session->pidfd.get()}) {
     if (fd >= 0) epoll_.Unwatch(fd);
   }
@@ -77,7 +84,20 @@ std::unique_ptr<SessionResources> Lobby::TakeLocked(SessionId id) {
 std::unique_ptr<SessionResources> Lobby::Take(absl::string_view token) {
   const MutexLock lock(mutex_);
   const auto found = tokens_.find(std::string(token));
-  return found == tokens_.end() ? nullptr : TakeLocked(found->second);
+  if (found == tokens_.end()) return nullptr;
+  ++leaving_;
+  return TakeLocked(found->second);
+}
+
+void Lobby::Settle() {
+  const MutexLock lock(mutex_);
+  --leaving_;
+  CountLocked();
+}
+
+void Lobby::CountLocked() {
+  // Release: pairs with size().
+  size_.store(sessions_.size() + leaving_, std::memory_order_release);
 }
 
 bool Lobby::Has(absl::string_view token) {
@@ -98,7 +118,6 @@ void Lobby::Stop(absl::string_view why) {
 
 void Lobby::Run() {
   std::array<epoll_event, 64> events;
-  Nudges nudges;
   for (bool stopped = false; !stopped;) {
     const int count = ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()), -1);
     std::vector<std::unique_ptr<SessionResources>> gone;
@@ -118,12 +137,7 @@ void Lobby::Run() {
         while (!sessions_.empty()) gone.push_back(TakeLocked(sessions_.begin()->first));
       }
     }
-    nudges.Set(true);
-    for (auto& session : gone) {
-      HangUp(session->lifeline.get(), why);
-      session.reset();
-    }
-    nudges.Set(false);
+    for (auto& session : gone) End(std::move(session), why);
   }
 }
 

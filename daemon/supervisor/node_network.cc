@@ -6,8 +6,9 @@
 
 namespace ringd {
 
-NodeNetwork::NodeNetwork(Door* door, const NodeNetworkOptions& options)
+NodeNetwork::NodeNetwork(Door* door, IsolatedExecutor* isolated, const NodeNetworkOptions& options)
     : door_(door),
+      isolated_(isolated),
       options_(options),
       wires_(std::make_shared<OpenWires>(DoorPurpose::kWire, options.most_untaken)),
       exchanges_(std::make_shared<OpenWires>(DoorPurpose::kExchange, options.most_untaken)),

@@ -33,7 +33,7 @@ struct NodeNetworkOptions {
   std::size_t most_untaken = 256;  // see OpenWires
 };
 
-//   NodeNetwork network(door, options);
+//   NodeNetwork network(door, isolated, options);
 //   auto engine = network.AddEngine(uid, job_id, [&](event, fds) { ...to its channel... });
 //   ... on the thread that reads its channel: engine->OnRequest(request)
 //   ... once it has ended: engine.reset();
@@ -42,11 +42,11 @@ struct NodeNetworkOptions {
 // Receives the door's connections of all purposes from the beginning on.
 //
 // Thread safety: any thread.
-// Ownership: borrows the door, which must have been stopped before this goes; its engines have gone
+// Ownership: borrows both. The door must have been stopped before this goes; its engines have gone
 //   before, too.
 class NodeNetwork {
  public:
-  NodeNetwork(Door* door, const NodeNetworkOptions& options);
+  NodeNetwork(Door* door, IsolatedExecutor* isolated, const NodeNetworkOptions& options);
   ~NodeNetwork();
 
   // An engine with the job of that user. `send` never blocks; it is called on any thread, one call
@@ -83,6 +83,7 @@ class NodeNetwork {
   std::optional<Route> Find(ExpectationId id) ABSL_LOCKS_EXCLUDED(mutex_);
 
   Door* const door_;
+  IsolatedExecutor* const isolated_;
   const NodeNetworkOptions options_;
   // The door's thread may be in the middle of a call to them.
   const std::shared_ptr<OpenWires> wires_;

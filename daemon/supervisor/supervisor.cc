@@ -48,6 +48,14 @@ absl::StatusOr<std::shared_ptr<EngineClient>> Supervisor::HandOver(absl::string_
     if (auto engine = engines_->Find(token)) return engine;
     return UnknownToken();
   }
+  auto engine = HandOver(std::move(session), request, job_key);
+  lobby_->Settle();
+  return engine;
+}
+
+absl::StatusOr<std::shared_ptr<EngineClient>> Supervisor::HandOver(
+    std::unique_ptr<SessionResources> session, const v1::JoinRequest& request,
+    std::string& job_key) {
   const uid_t uid = session->peer.uid;
   absl::Status status;
   {
@@ -154,6 +162,12 @@ void Supervisor::GetStatus(const Caller& caller, Answer<v1::StatusReply> answer)
   });
 }
 
+std::uint32_t Supervisor::CountSessions() {
+  // In this order: they go from the lobby to an engine.
+  const std::size_t waiting = lobby_->size();
+  return static_cast<std::uint32_t>(waiting + engines_->sessions());
+}
+
 v1::StatusReply Supervisor::DescribeStatus(const Caller& caller, const std::string& gpus) {
   v1::StatusReply reply;
   reply.set_schema_version(kAdminSchemaVersion);
@@ -167,7 +181,7 @@ v1::StatusReply Supervisor::DescribeStatus(const Caller& caller, const std::stri
   }
   reply.set_resident_bytes(resident);
   reply.set_jobs(jobs);
-  reply.set_sessions(static_cast<std::uint32_t>(engines_->sessions() + lobby_->size()));
+  reply.set_sessions(CountSessions());
   reply.set_sessions_ended_for_cause(engines_->sessions_ended_for_cause());
   reply.set_attaches_refused(attaches_refused_.load(std::memory_order_relaxed));
   const Clock::time_point now = Clock::now();
@@ -211,7 +225,7 @@ void Supervisor::Drain(const Caller& caller, const v1::DrainRequest& request,
     reply.set_node_name(options_.config.node_name);
   }
   reply.set_state(drain_->state().IsDraining() ? "draining" : "serving");
-  reply.set_sessions(static_cast<std::uint32_t>(engines_->sessions() + lobby_->size()));
+  reply.set_sessions(CountSessions());
   std::uint32_t jobs = 0;
   for (const auto& engine : engines_->Serving()) jobs += engine->jobs();
   reply.set_jobs(jobs);

@@ -93,6 +93,11 @@ class Supervisor final : public EngineControl {
                                                          const v1::JoinRequest& request,
                                                          std::string& job_key)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // A session that was taken from the lobby goes to its engine, or back.
+  absl::StatusOr<std::shared_ptr<EngineClient>> HandOver(std::unique_ptr<SessionResources> session,
+                                                         const v1::JoinRequest& request,
+                                                         std::string& job_key)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // To the engine that has the session.
   template <typename Request, typename Reply>
   void Forward(v1::EngineCallKind kind, const Caller& caller, absl::string_view token,
@@ -101,6 +106,8 @@ class Supervisor final : public EngineControl {
   template <typename Request, typename Reply>
   void List(v1::EngineCallKind kind, const Caller& caller, const Request& request,
             Answer<Reply> answer, const std::function<void(Reply*)>& also = nullptr);
+  // Of trainers that are attached; none of them is left out while it is handed over.
+  std::uint32_t CountSessions();
   // `gpus`: in words.
   v1::StatusReply DescribeStatus(const Caller& caller, const std::string& gpus)
       ABSL_LOCKS_EXCLUDED(mutex_);

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,14 +19,28 @@ namespace {
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 // That have come and belong to no frame yet: of one frame, and of the one behind it.
 constexpr std::size_t kMostWaitingFds = 2 * Channel::kMostFds;
+// Of one message, as the kernel has it (SCM_MAX_FD). For those without room the kernel would close
+// them on the thread that reads.
+constexpr std::size_t kMostSentFds = 253;
 
 }  // namespace
 
-Channel::Channel(UniqueFd socket, ChannelLimits limits, std::function<void()> on_waiting)
-    : socket_(std::move(socket)), limits_(limits), on_waiting_(std::move(on_waiting)) {}
+Channel::Channel(UniqueFd socket, ChannelLimits limits, std::function<void()> on_waiting,
+                 Discard discard)
+    : socket_(std::move(socket)),
+      limits_(limits),
+      on_waiting_(std::move(on_waiting)),
+      discard_(std::move(discard)) {}
+
+void Channel::Drop(std::vector<UniqueFd> fds) const {
+  if (!fds.empty() && discard_ != nullptr) discard_(std::move(fds));
+}
 
 bool Channel::Send(std::string payload, std::vector<UniqueFd> fds) {
-  if (payload.size() > limits_.frame_bytes || fds.size() > kMostFds) return false;
+  if (payload.size() > limits_.frame_bytes || fds.size() > kMostFds) {
+    Drop(std::move(fds));
+    return false;
+  }
   Header header;
   header.bytes = static_cast<std::uint32_t>(payload.size());
   header.fds = static_cast<std::uint32_t>(fds.size());
@@ -38,9 +53,9 @@ bool Channel::Send(std::string payload, std::vector<UniqueFd> fds) {
   bool waits = false;
   {
     const MutexLock lock(mutex_);
-    if (ended_) return false;
-    if (queued_bytes_ + frame.weight > limits_.queued_bytes) {
-      EndLocked();
+    if (!ended_ && queued_bytes_ + frame.weight > limits_.queued_bytes) EndLocked();
+    if (ended_) {
+      Drop(std::move(frame.fds));
       return false;
     }
     const bool waited = !outgoing_.empty();
@@ -99,13 +114,15 @@ Channel::Flushed Channel::SendSome(Outgoing& frame) {
     if (errno != EINTR) EndLocked();
     return Flushed::kAll;
   }
-  frame.fds.clear();
+  // The other side may have closed its own already, and have made ours wait.
+  Drop(std::exchange(frame.fds, {}));
   frame.sent += static_cast<std::size_t>(sent);
   return Flushed::kAll;
 }
 
 void Channel::EndLocked() noexcept {
   ended_ = true;
+  for (Outgoing& frame : outgoing_) Drop(std::move(frame.fds));
   outgoing_.clear();
   queued_bytes_ = 0;
   // Wakes whoever reads.
@@ -124,11 +141,9 @@ absl::StatusOr<std::size_t> Channel::Receive() {
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostFds * sizeof(int))> control{};
-  if (limits_.takes_fds) {
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-  }
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostSentFds * sizeof(int))> control{};
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
   const ssize_t received = ::recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   const int error = errno;
   incoming_.resize(before + static_cast<std::size_t>(std::max<ssize_t>(received, 0)));
@@ -136,6 +151,7 @@ absl::StatusOr<std::size_t> Channel::Receive() {
     if (error == EAGAIN || error == EINTR) return std::size_t{0};
     return absl::UnavailableError(absl::StrCat("reading failed: ", std::strerror(error)));
   }
+  std::vector<UniqueFd> fds;
   for (cmsghdr* rights = CMSG_FIRSTHDR(&message); rights != nullptr;
        rights = CMSG_NXTHDR(&message, rights)) {
     if (rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) continue;
@@ -143,13 +159,16 @@ absl::StatusOr<std::size_t> Channel::Receive() {
     for (std::size_t i = 0; i < count; ++i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(rights) + i * sizeof(int), sizeof(fd));
-      incoming_fds_.emplace_back(fd);
+      fds.emplace_back(fd);
     }
   }
-  if ((message.msg_flags & MSG_CTRUNC) != 0 && !limits_.takes_fds) {
+  const bool lost = (message.msg_flags & MSG_CTRUNC) != 0;
+  if (!limits_.takes_fds && (lost || !fds.empty())) {
+    Drop(std::move(fds));
     return absl::InvalidArgumentError("descriptors, where there are none");
   }
-  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+  std::move(fds.begin(), fds.end(), std::back_inserter(incoming_fds_));
+  if (lost) {
     return absl::ResourceExhaustedError("descriptors were lost: too many open files");
   }
   if (incoming_fds_.size() > kMostWaitingFds) {

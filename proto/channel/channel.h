@@ -36,7 +36,9 @@ struct ChannelLimits {
 // the payload; the descriptors come with the first byte.
 //
 // Thread safety: Send and WaitsToSend from any thread; Read, Flush and Close on one: the owner's.
-// Ownership: owns the socket, descriptors that wait to be sent, and those that have come.
+// Ownership: owns the socket, descriptors that wait to be sent, and those that have come. What it
+//   has no use for any more it gives to `discard`, but what is left when it goes: closing that may
+//   take as long as whoever shares it likes.
 // Trust: what comes is input: a frame that is too long, or has too many descriptors, ends it.
 class Channel {
  public:
@@ -51,10 +53,14 @@ class Channel {
     // whatever the socket says: some time later.
     kTooManyFds,
   };
+  // Closes descriptors. It must not block, nor call the channel.
+  using Discard = std::function<void(std::vector<UniqueFd>)>;
 
   // `socket` is a connected stream socket. `on_waiting` is called, by the one who sends, when the
-  // socket does not take all: call Flush when it is writable again.
-  Channel(UniqueFd socket, ChannelLimits limits, std::function<void()> on_waiting);
+  // socket does not take all: call Flush when it is writable again. `discard` may be null: then
+  // descriptors are closed by whoever has no use for them.
+  Channel(UniqueFd socket, ChannelLimits limits, std::function<void()> on_waiting,
+          Discard discard = nullptr);
   ~Channel() { Close(); }
 
   // Does not block: what the socket does not take waits. False: it was dropped, since the channel
@@ -91,6 +97,7 @@ class Channel {
   // kAll: this part of it has gone, or never will.
   Flushed SendSome(Outgoing& frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndLocked() noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Drop(std::vector<UniqueFd> fds) const;
   // Bytes read; 0: nothing now.
   absl::StatusOr<std::size_t> Receive();
   absl::Status TakeFrames(const std::function<void(ChannelFrame)>& take);
@@ -98,6 +105,7 @@ class Channel {
   const UniqueFd socket_;
   const ChannelLimits limits_;
   const std::function<void()> on_waiting_;
+  const Discard discard_;
 
   Mutex mutex_;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;

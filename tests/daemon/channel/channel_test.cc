@@ -4,9 +4,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -15,7 +17,9 @@
 #include <vector>
 
 #include "daemon/channel/channel_loop.h"
+#include "proto/base/clock.h"
 #include "proto/base/unix_socket.h"
+#include "tests/proto/base/tcp_pair.h"
 
 namespace ringd {
 namespace {
@@ -203,6 +207,49 @@ TEST_CASE("Channel: who does not take descriptors is given up long before there 
   }
   CHECK(sent > 4);
   CHECK(sent < 10'000);
+}
+
+// Sends descriptors that nobody else holds any more, with a byte.
+void SendAway(const UniqueFd& socket, UniqueFd fd) {
+  const std::array<std::byte, 1> byte{};
+  const std::array<int, 1> fds = {fd.get()};
+  REQUIRE(SendWithFds(socket.get(), byte, fds, Clock::now()).ok());
+}
+
+TEST_CASE("ChannelLoop: descriptors whose close waits keep no other channel waiting") {
+  IsolatedExecutor isolated;
+  Received bad_received;
+  Received good_received;
+  std::vector<UniqueFd> far;
+  const std::unique_ptr<ChannelLoop> loop = *ChannelLoop::Start("channel-test", &isolated);
+  const auto add = [&](Received& received, ChannelLimits limits) {
+    auto ends = UnixSocketPair();
+    REQUIRE(ends.ok());
+    far.push_back(std::move(ends->second));
+    return *loop->Add(std::move(ends->first), received.Events(), limits);
+  };
+  // Such as are not asked for, or belong to no frame.
+  ChannelLimits limits;
+  limits.takes_fds = GENERATE(false, true);
+  auto bad = add(bad_received, limits);
+  const auto good = add(good_received, {});
+  std::vector<std::array<UniqueFd, 2>> lingering;
+  for (int i = 0; i < 40; ++i) {
+    lingering.push_back(testing::TcpPair());
+    testing::MakeLinger(lingering.back()[0].get());
+  }
+  const auto began = Clock::now();
+  // What is not read any more goes with the channel's socket.
+  for (auto& pair : lingering) SendAway(far[0], std::move(pair[0]));
+  CHECK_FALSE(bad_received.AwaitEnd().ok());
+  bad.reset();
+  const std::string frame = Header(4, 0) + "beat";
+  for (std::size_t i = 1; i <= 3; ++i) {
+    REQUIRE(::send(far[1].get(), frame.data(), frame.size(), MSG_NOSIGNAL) ==
+            static_cast<ssize_t>(frame.size()));
+    good_received.AwaitFrames(i);
+  }
+  CHECK(Clock::now() - began < std::chrono::seconds(testing::kLingerSeconds) / 2);
 }
 
 TEST_CASE("ChannelLoop: a channel that outlives the loop is closed") {

@@ -129,7 +129,7 @@ struct JoinedNode {
     INFO(opened.status());
     REQUIRE(opened.ok());
     door = *std::move(opened);
-    network = std::make_unique<NodeNetwork>(door.get(), options);
+    network = std::make_unique<NodeNetwork>(door.get(), &isolated, options);
     door->Start();
   }
   // Its engines have gone.
@@ -147,6 +147,7 @@ struct JoinedNode {
     return *std::move(made);
   }
 
+  IsolatedExecutor isolated;
   std::unique_ptr<Door> door;
   std::unique_ptr<NodeNetwork> network;
 };

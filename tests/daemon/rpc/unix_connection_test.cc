@@ -7,6 +7,7 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "daemon/attach/attach_listener.h"
 #include "daemon/rpc/local_server.h"
@@ -57,11 +58,25 @@ TEST_CASE("ringd's socket: a gRPC client of a user who is not admitted learns wh
     (*server)->RefuseConnection(
         UniqueFd(::accept4(listener->get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
   });
-  grpc::health::v1::HealthCheckResponse response;
-  const grpc::Status status = CheckHealth(fixture.config.socket, &response);
+  const auto channel =
+      grpc::CreateChannel("unix:" + fixture.config.socket, grpc::InsecureChannelCredentials());
+  // Several calls on one connection, and such as have more to send than is taken.
+  std::vector<grpc::Status> answers;
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{100}, std::size_t{200'000}}) {
+    const auto stub = grpc::health::v1::Health::NewStub(channel);
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+    grpc::health::v1::HealthCheckRequest request;
+    request.set_service(std::string(bytes, 's'));
+    grpc::health::v1::HealthCheckResponse response;
+    answers.push_back(stub->Check(&context, request, &response));
+  }
   refuser.join();
-  CHECK(status.error_code() == grpc::StatusCode::PERMISSION_DENIED);
-  CHECK_THAT(status.error_message(), Catch::Contains("allowed_users"));
+  for (const grpc::Status& status : answers) {
+    CHECK(status.error_code() == grpc::StatusCode::PERMISSION_DENIED);
+    CHECK_THAT(status.error_message(), Catch::Contains("allowed_users"));
+    CHECK_THAT(status.error_message(), Catch::EndsWith("ringctl run -n 1 -- COMMAND"));
+  }
 }
 
 }  // namespace

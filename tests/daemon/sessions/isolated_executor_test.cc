@@ -147,5 +147,22 @@ TEST_CASE("IsolatedExecutor: tasks that are held up keep no other from running")
   CHECK(ended == kStuck);
 }
 
+TEST_CASE("IsolatedExecutor: who waits behind one that is held up runs when somebody looks") {
+  std::promise<void> release;
+  const std::shared_future<void> released = release.get_future().share();
+  std::atomic<bool> ran = false;
+  IsolatedExecutor executor;
+  executor.Run([released] { released.wait_for(2 * kSoon); });
+  executor.Run([&ran] { ran = true; });
+  const auto end = Clock::now() + kSoon;
+  while (!ran && Clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    executor.RelieveHeldUp();
+  }
+  CHECK(ran);
+  release.set_value();
+  CHECK(Empty(executor));
+}
+
 }  // namespace
 }  // namespace ringd

@@ -1,12 +1,16 @@
 #include <signal.h>
 
+#include <array>
+#include <cstddef>
 #include <fstream>
+#include <vector>
 
 #include "daemon/jobs/plans/plan_file.h"
 #include "daemon/supervisor/engines.h"
 #include "daemon/supervisor/join_check.h"
 #include "tests/count_descriptors.h"
 #include "tests/daemon/supervisor/supervised_node.h"
+#include "tests/proto/base/tcp_pair.h"
 
 namespace ringd {
 namespace {
@@ -207,6 +211,32 @@ TEST_CASE("Engines: how a rank has ended is passed on with a secret that can be 
   // Nor does the engine of another user hear the secret of a job of the same name.
   CHECK(absl::IsNotFound(report(kMostSecretBytes, Caller{54'321})));
   CHECK(absl::IsUnauthenticated(report(kMostSecretBytes, Caller{54'321, true})));
+}
+
+TEST_CASE("Engines: descriptors on a lifeline whose close waits keep no other job waiting") {
+  SupervisedNode node;
+  AttachedTrainer bad = node.Attach();
+  AttachedTrainer other = node.Attach();
+  REQUIRE(node.Join(bad.token, "bad").message() == "");
+  REQUIRE(node.Join(other.token, "other").message() == "");
+  std::vector<std::array<UniqueFd, 2>> lingering;
+  for (int i = 0; i < 20; ++i) {
+    lingering.push_back(testing::TcpPair());
+    UniqueFd& full = lingering.back()[0];
+    testing::MakeLinger(full.get());
+    const std::array<std::byte, 1> byte{};
+    const std::array<int, 1> fds = {full.get()};
+    REQUIRE(SendWithFds(bad.lifeline.get(), byte, fds, Clock::now()).ok());
+    full.Reset();
+  }
+  const Clock::time_point began = Clock::now();
+  bad.lifeline.Reset();
+  CHECK(bad.Ended());
+  CHECK(node.Serve(1));
+  for (int i = 0; i < 3; ++i) {
+    CHECK(AnswerOf(node.BeginRegister(other.token)).status.message() == "");
+  }
+  CHECK(Clock::now() - began < std::chrono::seconds(testing::kLingerSeconds) / 2);
 }
 
 TEST_CASE("Engines: stopping tells the ranks, and leaves nothing behind") {

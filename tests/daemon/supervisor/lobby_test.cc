@@ -14,7 +14,8 @@ namespace {
 using Catch::Contains;
 
 TEST_CASE("Lobby: a session is taken once, by its token, and lives") {
-  auto lobby = *Lobby::Create();
+  IsolatedExecutor isolated;
+  auto lobby = *Lobby::Create(&isolated);
   AttachedTrainer one(1);
   AttachedTrainer other(2);
   lobby->Add(std::move(one.session));
@@ -29,6 +30,7 @@ TEST_CASE("Lobby: a session is taken once, by its token, and lives") {
   CHECK(taken->id == SessionId(1));
   CHECK_FALSE(lobby->Has(one.token));
   CHECK(lobby->Take(one.token) == nullptr);
+  lobby->Settle();
   CHECK(lobby->size() == 1);
   // What happens to it is not the lobby's business any more.
   one.lifeline.Reset();
@@ -37,8 +39,26 @@ TEST_CASE("Lobby: a session is taken once, by its token, and lives") {
   CHECK(other.place.expired());
 }
 
+TEST_CASE("Lobby: a session that was taken counts until it is somewhere else, or back") {
+  IsolatedExecutor isolated;
+  const auto lobby = *Lobby::Create(&isolated);
+  AttachedTrainer trainer(1);
+  lobby->Add(std::move(trainer.session));
+  auto taken = lobby->Take(trainer.token);
+  CHECK(lobby->size() == 1);
+  lobby->Add(std::move(taken));
+  CHECK_FALSE(taken);
+  lobby->Settle();
+  CHECK(lobby->size() == 1);
+  taken = lobby->Take(trainer.token);
+  CHECK(lobby->Take(trainer.token) == nullptr);
+  lobby->Settle();
+  CHECK(lobby->size() == 0);
+}
+
 TEST_CASE("Lobby: who hangs up has gone, before or after it came here") {
-  const auto lobby = *Lobby::Create();
+  IsolatedExecutor isolated;
+  const auto lobby = *Lobby::Create(&isolated);
   AttachedTrainer before(1);
   AttachedTrainer after(2);
   AttachedTrainer stays(3);
@@ -59,7 +79,8 @@ TEST_CASE("Lobby: a process that ends has gone, whoever keeps its connection") {
     ::pause();
     ::_exit(0);
   }
-  const auto lobby = *Lobby::Create();
+  IsolatedExecutor isolated;
+  const auto lobby = *Lobby::Create(&isolated);
   AttachedTrainer trainer(1);
   trainer.session->pidfd.Reset(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   REQUIRE(trainer.session->pidfd.valid());
@@ -72,7 +93,8 @@ TEST_CASE("Lobby: a process that ends has gone, whoever keeps its connection") {
 }
 
 TEST_CASE("Lobby: a trainer that waits, and writes where nobody reads, costs no time") {
-  const auto lobby = *Lobby::Create();
+  IsolatedExecutor isolated;
+  const auto lobby = *Lobby::Create(&isolated);
   AttachedTrainer trainer(1);
   lobby->Add(std::move(trainer.session));
   CHECK(::send(trainer.lifeline.get(), "rubbish", 7, MSG_NOSIGNAL) == 7);
@@ -81,7 +103,8 @@ TEST_CASE("Lobby: a trainer that waits, and writes where nobody reads, costs no 
 }
 
 TEST_CASE("Lobby: when ringd stops all hear why, those that come too late, too") {
-  const auto lobby = *Lobby::Create();
+  IsolatedExecutor isolated;
+  const auto lobby = *Lobby::Create(&isolated);
   AttachedTrainer early(1);
   AttachedTrainer late(2);
   lobby->Add(std::move(early.session));

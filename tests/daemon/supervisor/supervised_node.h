@@ -67,17 +67,17 @@ class SupervisedNode {
     door_options.address = "127.0.0.1:0";
     door_options.node_name = config.node_name;
     door = *Door::Open(std::move(door_options));
-    network = std::make_unique<NodeNetwork>(door.get(), NodeNetworkOptions());
+    network = std::make_unique<NodeNetwork>(door.get(), &isolated, NodeNetworkOptions());
     EnginesOptions options;
     options.config = config;
     options.version = kRingdVersion;
     options.program = std::make_shared<const EngineProgram>(*EngineProgram::At(program));
     options.peer_address = door->address();
-    auto started = Engines::Start(std::move(options), network.get(), &plans);
+    auto started = Engines::Start(std::move(options), network.get(), &plans, &isolated);
     REQUIRE(started.ok());
     engines = *std::move(started);
     door->Start();
-    lobby = *Lobby::Create();
+    lobby = *Lobby::Create(&isolated);
     supervisor = std::make_unique<Supervisor>(
         SupervisorOptions{config, kRingdVersion, door->address(), "", "", "none"}, lobby.get(),
         nullptr, engines.get(), &drain);
@@ -153,6 +153,7 @@ class SupervisedNode {
     return pid;
   }
 
+  IsolatedExecutor isolated;
   std::unique_ptr<Door> door;
   std::unique_ptr<NodeNetwork> network;
   PlanStore plans;

@@ -1,0 +1,180 @@
+// Calls that are never answered, replies that are never read: what they keep from others.
+#include <fcntl.h>
+#include <grpcpp/create_channel_posix.h>
+#include <grpcpp/grpcpp.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/rpc/local_server.h"
+#include "proto/attach/handshake.h"
+#include "proto/base/mutex.h"
+#include "proto/base/unix_socket.h"
+#include "proto/rpc/admin.grpc.pb.h"
+#include "proto/rpc/client.grpc.pb.h"
+#include "tests/daemon/rpc/unavailable_engine.h"
+
+namespace ringd {
+namespace {
+
+using std::chrono::seconds;
+
+// Keeps the calls that make communicators, and answers none of them.
+class SilentEngine final : public UnavailableEngine {
+ public:
+  void CreateCommunicator(const Caller&, absl::string_view, const v1::CreateCommunicatorRequest&,
+                          Answer<v1::CreateCommunicatorReply> answer) override {
+    const MutexLock lock(mutex_);
+    kept_.push_back(std::move(answer));
+    changed_.NotifyAll();
+  }
+  void GetStatus(const Caller&, Answer<v1::StatusReply> answer) override {
+    v1::StatusReply reply;
+    reply.set_node_name(std::string(1000, 'n'));
+    answer(absl::OkStatus(), std::move(reply));
+  }
+  bool AwaitCalls(std::size_t count) {
+    const Clock::time_point deadline = Clock::now() + seconds(30);
+    MutexLock lock(mutex_);
+    while (kept_.size() < count && changed_.WaitUntil(mutex_, deadline)) {
+    }
+    return kept_.size() >= count;
+  }
+  void AnswerAll() {
+    std::vector<Answer<v1::CreateCommunicatorReply>> kept;
+    {
+      const MutexLock lock(mutex_);
+      kept.swap(kept_);
+    }
+    for (const auto& answer : kept) answer(absl::OkStatus(), {});
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<Answer<v1::CreateCommunicatorReply>> kept_ ABSL_GUARDED_BY(mutex_);
+};
+
+// A connection as the attach listener hands it over; `served` is let go when it ends.
+std::shared_ptr<grpc::Channel> Connect(LocalServer& server, uid_t uid,
+                                       std::shared_ptr<const void>* served = nullptr) {
+  auto ends = UnixSocketPair();
+  REQUIRE(ends.ok());
+  for (const int fd : {ends->first.get(), ends->second.get()}) {
+    REQUIRE(::fcntl(fd, F_SETFL, O_NONBLOCK) == 0);
+  }
+  auto kept = server.AddConnection(std::move(ends->first), Caller{uid});
+  REQUIRE(kept != nullptr);
+  if (served != nullptr) *served = std::move(kept);
+  return grpc::CreateInsecureChannelFromFd("ringd", ends->second.Release());
+}
+
+// A call that nobody answers, until it is given up.
+class SilentCall {
+ public:
+  explicit SilentCall(const std::shared_ptr<grpc::Channel>& channel)
+      : stub_(v1::Client::NewStub(channel)) {
+    context_.AddMetadata(kSessionTokenKey, "token");
+    context_.set_deadline(std::chrono::system_clock::now() + seconds(100));
+    done_ = std::async(std::launch::async,
+                       [this] { return stub_->CreateCommunicator(&context_, {}, &reply_); });
+  }
+  grpc::Status GiveUp() {
+    context_.TryCancel();
+    return done_.get();
+  }
+  grpc::Status Await() { return done_.get(); }
+
+ private:
+  std::unique_ptr<v1::Client::Stub> stub_;
+  grpc::ClientContext context_;
+  v1::CreateCommunicatorReply reply_;
+  std::future<grpc::Status> done_;
+};
+
+template <typename Call>
+grpc::Status Ask(Call call) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + seconds(30));
+  return call(&context);
+}
+
+grpc::Status Ping(const std::shared_ptr<grpc::Channel>& channel) {
+  const auto stub = v1::Client::NewStub(channel);
+  v1::PingReply reply;
+  return Ask([&](grpc::ClientContext* context) { return stub->Ping(context, {}, &reply); });
+}
+
+grpc::Status Status(const std::shared_ptr<grpc::Channel>& channel) {
+  const auto stub = v1::Admin::NewStub(channel);
+  v1::StatusReply reply;
+  return Ask([&](grpc::ClientContext* context) { return stub->GetStatus(context, {}, &reply); });
+}
+
+TEST_CASE(
+    "LocalServer: calls of one user beyond his bound are refused, pings too, and no other's") {
+  SilentEngine engine;
+  auto server = LocalServer::Start(&engine, {.calls = 3});
+  REQUIRE(server.ok());
+  const auto channel = Connect(**server, 1001);
+  std::vector<std::unique_ptr<SilentCall>> calls;
+  for (int i = 0; i < 3; ++i) calls.push_back(std::make_unique<SilentCall>(channel));
+  REQUIRE(engine.AwaitCalls(3));
+  for (const auto& other : {channel, Connect(**server, 1001)}) {
+    const grpc::Status refused = Ping(other);
+    CHECK(refused.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
+    CHECK(refused.error_message() ==
+          "3 calls of this user wait for an answer, as many as one user may have");
+  }
+  CHECK(Ping(Connect(**server, 1002)).ok());
+  // One that was given up counts until the engine has done with it.
+  CHECK(calls[0]->GiveUp().error_code() == grpc::StatusCode::CANCELLED);
+  CHECK(Ping(channel).error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
+  engine.AnswerAll();
+  for (std::size_t i = 1; i < calls.size(); ++i) CHECK(calls[i]->Await().ok());
+  // gRPC is done with them a moment later.
+  bool served = false;
+  const auto end = Clock::now() + seconds(30);
+  while (!served && Clock::now() < end) served = Ping(channel).ok();
+  CHECK(served);
+}
+
+TEST_CASE("LocalServer: a reply that is longer than the bound comes if it is the only one") {
+  SilentEngine engine;
+  auto server = LocalServer::Start(&engine, {.reply_bytes = 500});
+  REQUIRE(server.ok());
+  const auto channel = Connect(**server, 1001);
+  CHECK(Status(channel).ok());
+}
+
+TEST_CASE("LocalServer: a call that no engine answers keeps nobody from connecting") {
+  SilentEngine engine;
+  auto server = LocalServer::Start(&engine);
+  REQUIRE(server.ok());
+  {
+    std::shared_ptr<const void> served;
+    SilentCall call(Connect(**server, 1001, &served));
+    REQUIRE(engine.AwaitCalls(1));
+    CHECK(call.GiveUp().error_code() == grpc::StatusCode::CANCELLED);
+  }
+  // Servers of users without connections are dropped.
+  auto others = std::async(std::launch::async, [&] {
+    bool all = true;
+    for (uid_t uid = 2000; uid < 2000 + 2 * LocalServer::kKeptServers; ++uid) {
+      all = Ping(Connect(**server, uid)).ok() && all;
+    }
+    return all;
+  });
+  const bool in_time = others.wait_for(seconds(60)) == std::future_status::ready;
+  CHECK(in_time);
+  engine.AnswerAll();  // lets one that waits go on
+  CHECK(others.get());
+}
+
+}  // namespace
+}  // namespace ringd
