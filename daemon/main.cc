@@ -47,6 +47,8 @@ namespace {
 
 // How often the main thread looks at the links and at the drain's progress.
 constexpr std::chrono::milliseconds kLook{200};
+// The same while settings are read again.
+constexpr std::chrono::milliseconds kReloadLook{10};
 
 int Complain(ExitCode code, const absl::Status& status) {
   // Each line has its priority if it goes to the journal.
@@ -160,7 +162,7 @@ void RunUntilStopped(Daemon& daemon, Serving& serving, const ProcessSignals& sig
   bool draining = false;
   Reloader reloader([&] { return BeginReload(serving.line, daemon); });
   for (;;) {
-    const int signal = signals.Wait(kLook);
+    const int signal = signals.Wait(reloader.IsUnderWay() ? kReloadLook : kLook);
     const Clock::time_point now = Clock::now();
     manager.Watch(daemon.heartbeat(), now);
     TakeLinks(links, daemon, serving.config);

@@ -34,10 +34,18 @@ def fill(disk: Path, pages_left: int) -> None:
 
 
 def run(*arguments: str, prepare: str = "", output: str = "") -> subprocess.CompletedProcess[str]:
-    """`ringctl run` with a private ringd, after `prepare` in a mount namespace of its own."""
-    command = [str(binary("ringctl").resolve()), "run", "--ringd", str(binary("ringd").resolve()), *arguments]
+    """`ringctl run` with a private ringd; with `prepare`, after it in a mount namespace of its own,
+    where the programs are found although /tmp may be another."""
+    programs = [binary(name).resolve() for name in ("ringctl", "ringd", "ringd-engine")]
+    ringctl, ringd = (str(program) for program in programs[:2])
+    outer: list[str] = []
+    if prepare:
+        copy = shlex.join(["cp", *(str(program) for program in programs), "/mnt/"])
+        prepare = f"mount -t tmpfs tmpfs /mnt\n{copy}\n{prepare}"
+        ringctl, ringd = "/mnt/ringctl", "/mnt/ringd"
+        outer = ["unshare", "--mount"]
+    command = [ringctl, "run", "--ringd", ringd, *arguments]
     script = f"{prepare}exec {shlex.join(command)} {output}"
-    outer = ["unshare", "--mount"] if prepare else []
     return subprocess.run(
         [*outer, "sh", "-ec", script],
         env=clean_environment() | {"RINGD_SOCKET": "/none/ringd.sock"},
