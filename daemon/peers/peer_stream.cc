@@ -48,7 +48,7 @@ bool PeerStream::Close(const absl::Status& reason) {
   if (closed_) return false;
   closed_ = true;
   reason_ = reason;
-  if (!socket_.valid()) return true;
+  // Without a connection, too: the network's thread may be about to hand it in.
   std::string frame = EncodePeerEnd(reason);
   if (!budget_->Take(frame.size())) {
     DropLocked();

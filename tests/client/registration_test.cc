@@ -63,7 +63,7 @@ TEST_CASE("Registration: thousands at once go in messages that gRPC takes, witho
   const ringd_status status = ringd_register(context, tensors.data(), kCount, numbers.data());
   INFO(ringd_last_error());
   REQUIRE(status == RINGD_OK);
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
   float value = 4;
   REQUIRE(context.Wait(context.Submit(numbers[kCount - 1], &value, &value)) == RINGD_OK);
   CHECK(value == 8);

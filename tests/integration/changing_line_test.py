@@ -113,7 +113,6 @@ class Training:
         self.job.expect_success()
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("rates", [(SLOW_MBIT, FAST_MBIT)], indirect=True)
 def test_a_line_that_becomes_faster_is_planned_for(ends: Ends, rates: tuple[int, int]) -> None:
     training = Training(ends, rates[0])
@@ -135,7 +134,6 @@ def test_a_line_that_becomes_faster_is_planned_for(ends: Ends, rates: tuple[int,
     training.end()
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("rates", [(FAST_MBIT, SLOW_MBIT)], indirect=True)
 def test_a_line_that_becomes_slower_is_noticed(ends: Ends, rates: tuple[int, int]) -> None:
     # Whether another plan is worth it then is the model's business: on a full line it hardly
@@ -152,7 +150,6 @@ def test_a_line_that_becomes_slower_is_noticed(ends: Ends, rates: tuple[int, int
     training.end()
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("rates", [(SLOW_MBIT, FAST_MBIT)], indirect=True)
 def test_a_pinned_plan_stays(ends: Ends, rates: tuple[int, int]) -> None:
     training = Training(ends, rates[0], RINGD_FUSION="pinned")

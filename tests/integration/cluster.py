@@ -31,7 +31,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 # For whatever should take a second: other tests may be using all processors.
-PATIENCE_S = 60.0
+PATIENCE_S = 90.0
 # Of launchers, and of ringd itself: what runs the tests must not place their ranks.
 FOREIGN_VARIABLES = ("RINGD_", "OMPI_", "PMI", "SLURM_", "TORCHELASTIC_", "MPI_", "HOROVOD_")
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")

@@ -23,7 +23,7 @@ LATE = """
         others = context.create_communicator("others", [1, 2]) if rank in (1, 2) else None
         print("ready", flush=True)
         if rank == 0:
-            time.sleep(3)  # the pair waits for this rank; the others must not
+            time.sleep(10)  # the pair waits for this rank; the others must not
         (mine,) = (
             context.register([TensorSpec("slow", CollectiveKind.BARRIER, communicator=pair)])
             if rank < 2
@@ -35,7 +35,7 @@ LATE = """
             begin = time.monotonic()
             for _ in range(200):
                 context.wait(context.submit(fast, 0, 0))
-            assert time.monotonic() - begin < 2.5, time.monotonic() - begin
+            assert time.monotonic() - begin < 9, time.monotonic() - begin
             if rank == 1:
                 assert not context.test(waiting)
         if waiting is not None:

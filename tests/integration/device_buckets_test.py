@@ -231,9 +231,9 @@ def test_a_rank_that_dies_in_a_replayed_step_is_named(cluster: Cluster, layout: 
     wait_for_all(job.ranks[:-1], "in flight")
     wait_for_event(last, "dies")
     (notes / "dies").touch()
-    lost = wait_for_event(first, "lost", 10)
+    lost = wait_for_event(first, "lost")
     expect_words(lost["text"], "rank 1", f"pid {last.pid}")
-    wait_for_event(first, "released", 5)
+    wait_for_event(first, "released")
     assert last.wait() == -signal.SIGKILL
 
 

@@ -19,6 +19,7 @@ from tests.integration.engines import (
     shared_memory,
 )
 from tests.integration.failures.events import (
+    BUSY_S,
     WORKS,
     expect_within,
     expect_words,
@@ -137,19 +138,19 @@ def test_a_killed_engine_ends_its_job_alone(cluster: Cluster, layout: list[int])
     job.wait()
 
     # ringd has reaped it, serves, and says what has happened.
-    wait_until(lambda: victim not in nodes[0].engines(), "no zombie is left", 2)
+    wait_until(lambda: victim not in nodes[0].engines(), "no zombie is left")
     assert cluster.ringctl("status").returncode == 0
     jobs = json.loads(cluster.ringctl("jobs", "--json").stdout)
     assert [entry["job_id"] for entry in jobs["jobs"]] == [_job_id(other)]
     assert jobs["unanswered"] == []
-    assert killed(job, victim, nodes[0]) in nodes[0].output
+    nodes[0].expect_output(killed(job, victim, nodes[0]))
     ended = json.loads(cluster.ringctl("jobs", "--all", "--json").stdout)["jobs"]
     (remembered,) = (entry for entry in ended if entry["job_id"] == "victim")
     assert remembered["state"] == "failed"
     expect_words(remembered["failure"], "was killed by signal 9")
 
     # The name can be used again at once.
-    start_trainers(cluster, WORKS, layout, job_id="victim").expect_success(20)
+    start_trainers(cluster, WORKS, layout, job_id="victim").expect_success()
     assert other.finish() > 0
 
 
@@ -195,7 +196,7 @@ def test_a_stopped_engine_holds_up_no_list(cluster: Cluster) -> None:
         for query in ("jobs", "comms", "queues"):
             begin = time.monotonic()
             answer = cluster.ringctl(query)
-            assert time.monotonic() - begin < 4, query
+            assert time.monotonic() - begin < 3 + BUSY_S, query
             assert answer.returncode == 0
             expect_words(answer.stdout, _job_id(other))
             assert _job_id(held) not in answer.stdout
@@ -207,10 +208,10 @@ def test_a_stopped_engine_holds_up_no_list(cluster: Cluster) -> None:
         expect_words(trace.stderr, f"job '{_job_id(held)}': pid {stopped} has not answered for 4 s")
         assert cluster.ringctl("status").returncode == 0
         # A job that begins meanwhile isn't held up either.
-        start_trainers(cluster, WORKS, [2]).expect_success(20)
+        start_trainers(cluster, WORKS, [2]).expect_success()
     finally:
         os.kill(stopped, signal.SIGCONT)
-    wait_until(lambda: _job_id(held) in cluster.ringctl("jobs").stdout, "it is shown again", 5)
+    wait_until(lambda: _job_id(held) in cluster.ringctl("jobs").stdout, "it is shown again")
     assert other.finish() > 0
     assert held.finish() > 0
 
@@ -233,7 +234,7 @@ def test_an_engine_without_a_sign_of_life_is_ended_after_engine_patience(cluster
     stopped = engine_of(job.ranks[0])
     begin = time.monotonic()
     os.kill(stopped, signal.SIGSTOP)
-    errors = wait_for_all(job.ranks, "lost", 12)
+    errors = wait_for_all(job.ranks, "lost")
     expect_within(errors, begin, 8.0)
     assert min(error["at"] - begin for error in errors) > 4
     expect_words(the_same_text(errors), "the engine of job 'hangs'", f"pid {stopped} on {node.name}")
@@ -253,13 +254,13 @@ def test_engines_end_with_a_killed_ringd(cluster: Cluster, state: str) -> None:
             os.kill(pid, signal.SIGSTOP)
     begin = time.monotonic()
     node.kill()
-    wait_until(lambda: all(has_ended(pid) for pid in of_node), "the engines are gone", 1)
+    wait_until(lambda: all(has_ended(pid) for pid in of_node), "the engines are gone")
     expect_within(wait_for_all(job.ranks, "lost"), begin, 1.0)
 
 
 def test_engines_end_with_a_ringd_that_is_told_to_stop(cluster: Cluster) -> None:
     (node,) = cluster.start_nodes(1)
-    start_trainers(cluster, WORKS, [2]).expect_success(20)
+    start_trainers(cluster, WORKS, [2]).expect_success()
     of_node = node.engines()
     assert node.terminate() == 0
     assert all(has_ended(pid) for pid in of_node)
@@ -269,22 +270,22 @@ def test_jobs_that_have_ended_leave_no_engine_memory_or_descriptor(cluster: Clus
     (node,) = cluster.start_nodes(1)
     # What is made once is there.
     for _ in range(3):
-        start_trainers(cluster, WORKS, [2]).expect_success(20)
+        start_trainers(cluster, WORKS, [2]).expect_success()
     await_standing_engines(node, 0)
     standing, opened, used = node.engines(), descriptors(node), memory_kib(node)
     start_trainers(cluster, HUNDRED, [1]).expect_success(60)
     for number in range(3):
-        start_trainers(cluster, WORKS, [2], job_id=f"passing{number}").expect_success(20)
+        start_trainers(cluster, WORKS, [2], job_id=f"passing{number}").expect_success()
         # Some by a kill.
         job = start_trainers(cluster, WAITS, [2])
         wait_for_all(job.ranks, "in flight")
         os.kill(engine_of(job.ranks[0]), signal.SIGKILL)
         job.wait()
-    wait_until(lambda: len(node.engines()) <= 2, f"none but the standing engines is left ({standing})", 5)
+    wait_until(lambda: len(node.engines()) <= 2, f"none but the standing engines is left ({standing})")
     wait_until(
-        lambda: descriptors(node) <= opened + MOST_DESCRIPTORS_LEFT, f"descriptors are back at {opened}", 5
+        lambda: descriptors(node) <= opened + MOST_DESCRIPTORS_LEFT, f"descriptors are back at {opened}"
     )
-    wait_until(lambda: memory_kib(node) <= used + MOST_KIB_LEFT, f"memory is back at {used} KiB", 5)
+    wait_until(lambda: memory_kib(node) <= used + MOST_KIB_LEFT, f"memory is back at {used} KiB")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can look into them")

@@ -54,5 +54,5 @@ def await_standing_engines(node: Node, jobs: int) -> None:
     """Until a ringd with so many jobs has replaced the engines that they took: what it holds then
     is what it holds as long as nothing happens."""
     count = jobs + STANDING_ENGINES
-    wait_until(lambda: engines_stand_ready(node, jobs), f"{node} has {count} engines", 10)
+    wait_until(lambda: engines_stand_ready(node, jobs), f"{node} has {count} engines")
     time.sleep(0.1)  # the last one's pipe

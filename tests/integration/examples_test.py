@@ -41,14 +41,12 @@ def test_readme_lists_every_example() -> None:
     assert listed == {path.name for path in EXAMPLES.glob("*.py")}
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_data_loading(cluster: Cluster, nodes: int) -> None:
     output = run(cluster, "data_loading.py", nodes=nodes, ranks=2 // nodes)
     assert figures(output, "accuracy")[-1] > 0.85, output
 
 
-@pytest.mark.timeout(180)
 def test_metrics_are_those_of_the_whole_test_set(cluster: Cluster) -> None:
     # 357 test images among 2 ranks: unequal parts.
     output = run(cluster, "metrics.py")
@@ -75,7 +73,6 @@ def test_a_checkpoint_is_resumed_on_another_number_of_ranks(cluster: Cluster) ->
     assert not list(cluster.folder.glob("*.unfinished"))
 
 
-@pytest.mark.timeout(180)
 def test_accumulation_with_clipping_and_a_scheduler(cluster: Cluster) -> None:
     output = run(cluster, "accumulation.py")
     assert figures(output, "accuracy")[-1] > 0.8, output
@@ -85,20 +82,17 @@ def test_accumulation_with_clipping_and_a_scheduler(cluster: Cluster) -> None:
     assert clipped[-1] > 0, output
 
 
-@pytest.mark.timeout(180)
 def test_mixed_precision(cluster: Cluster) -> None:
     output = run(cluster, "mixed_precision.py")
     assert figures(output, "accuracy")[-1] > 0.85, output
 
 
-@pytest.mark.timeout(180)
 def test_a_gan(cluster: Cluster) -> None:
     distances = figures(run(cluster, "gan.py"), "distance")
     assert len(distances) == 9
     assert distances[-1] < 0.8 * distances[0]
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_a_model_in_two_halves(cluster: Cluster, nodes: int) -> None:
     output = run(cluster, "model_parallel.py", nodes=nodes, ranks=4 // nodes)
@@ -106,13 +100,11 @@ def test_a_model_in_two_halves(cluster: Cluster, nodes: int) -> None:
     assert "both halves are the same in all 2 copies" in output
 
 
-@pytest.mark.timeout(180)
 def test_train_digits(cluster: Cluster) -> None:
     output = run(cluster, "train_digits.py", "--epochs", "2")
     assert "(ok)" in output
 
 
-@pytest.mark.timeout(180)
 def test_the_program_that_help_shows(cluster: Cluster) -> None:
     assert ringd.__doc__ is not None
     lines = re.findall(r"^    ((?:context|\(number,\)|address) ?[=.].*)$", ringd.__doc__, re.MULTILINE)

@@ -99,12 +99,19 @@ def test_a_forked_child_is_not_the_rank(cluster: Cluster) -> None:
         import ringd, ringd.torch as hvd
         import torch
 
-        hvd.init()
+        one = hvd.ProcessSet([1])
+        hvd.init(process_sets=[one])
+        place = hvd.rank(), hvd.size()
         child = os.fork()
         if child == 0:
             code = 1
             try:
                 assert not hvd.is_initialized()
+                # What it takes to share work among a rank's DataLoader workers.
+                assert (hvd.rank(), hvd.size()) == place, (hvd.rank(), hvd.size(), place)
+                assert (hvd.local_rank(), hvd.local_size(), hvd.cross_size()) == (*place, 1)
+                assert hvd.global_process_set.rank() == place[0] and one.included() == (place[0] == 1)
+                assert hvd.global_process_set.included() and hvd.global_process_set.size() == 2
                 hvd.allreduce(torch.ones(3))
             except ringd.FailedPreconditionError as error:
                 # What it could not do, init, is not what it is told to do.
@@ -202,7 +209,7 @@ def test_ctrl_c_ends_a_wait(cluster: Cluster) -> None:
     job = cluster.start_job(source, [2])
     job.expect_output("waiting")
     job.ranks[0].send(signal.SIGINT)
-    assert job.ranks[0].wait(20) in (-signal.SIGINT, 130), job.transcript()
+    assert job.ranks[0].wait() in (-signal.SIGINT, 130), job.transcript()
     assert "KeyboardInterrupt" in job.ranks[0].output
 
 
@@ -226,7 +233,7 @@ def test_the_wait_for_a_rank_that_does_not_come_ends_with_an_interrupt(
     first.send(signal.SIGINT)
     assert first.wait() == -signal.SIGINT, first.output
     # Far below the start timeout, on a machine that is as busy as tests make it.
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert "KeyboardInterrupt" in first.output, first.output
     # It has left nothing: the job can start anew.
     cluster.start_job(START, layout, job_id="interrupted").expect_success()
@@ -256,7 +263,7 @@ def test_the_wait_for_the_ranks_of_a_communicator_ends_with_an_interrupt(cluster
     job.ranks[0].expect_output("waiting")
     time.sleep(0.3)
     job.ranks[0].send(signal.SIGINT)
-    job.ranks[0].expect_output("interrupted", 10)
+    job.ranks[0].expect_output("interrupted")
     job.ranks[1].send(signal.SIGUSR1)
     job.expect_success()
 

@@ -40,7 +40,6 @@ def accuracies(output: str) -> list[float]:
     return [float(number) for number in re.findall(r"rank \d+ of \d+: accuracy ([0-9.]+)", output)]
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     "options",
     [[], ["--fp16-allreduce", "--gradient-predivide-factor", "2.0"], ["--use-mixed-precision"]],
@@ -53,14 +52,12 @@ def test_mnist(cluster: Cluster, options: list[str]) -> None:
     assert "UserWarning" not in output, output
 
 
-@pytest.mark.timeout(180)
 def test_mnist_on_two_nodes(cluster: Cluster) -> None:
     output = run(cluster, "mnist.py", "--epochs", "2", nodes=2, ranks=1)
     first, second = accuracies(output)
     assert first == second > 0.4, output
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("options", [[], ["--fp16-allreduce"]], ids=["plain", "fp16"])
 def test_synthetic_benchmark(cluster: Cluster, options: list[str]) -> None:
     output = run(cluster, "synthetic_benchmark.py", *options)
@@ -82,7 +79,6 @@ def test_imagenet_with_checkpoints(cluster: Cluster) -> None:
     assert float(reached.group(1)) > 0.85, second
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("options", [[], ["--dynamic"]], ids=["static", "dynamic"])
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_process_sets(cluster: Cluster, options: list[str], nodes: int) -> None:
@@ -103,7 +99,6 @@ def test_process_sets(cluster: Cluster, options: list[str], nodes: int) -> None:
     assert "UserWarning" not in output, output
 
 
-@pytest.mark.timeout(180)
 def test_adasum_is_refused_with_what_to_use(cluster: Cluster) -> None:
     output = run(cluster, "synthetic_benchmark.py", "--use-adasum", fails=True)
     assert "ringd.torch has no Adasum, which Horovod has: use op=hvd.Average" in output

@@ -48,7 +48,6 @@ def await_descriptors(pid: int, most: int) -> None:
     wait_until(lambda: Cost.of(pid).descriptors <= most, f"at most {most} descriptors of the engine")
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_idle_communicators_cost_kilobytes_and_no_connections(cluster: Cluster, nodes: int) -> None:
     cluster.start_nodes(nodes)

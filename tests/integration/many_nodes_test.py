@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.integration.cluster import Cluster, python
 
 PROGRAM = Path(__file__).parent / "programs" / "many_nodes.py"
 NODES = 16
 
 
-@pytest.mark.timeout(120)
 def test_sixteen_nodes_sum_right(cluster: Cluster) -> None:
     # 5 s on two busy cores.
     options = ["--nodes", str(NODES), "-n", "1", "--timeout", "90"]

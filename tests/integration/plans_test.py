@@ -76,7 +76,6 @@ def check_plan_of(cluster: Cluster, node: Node) -> None:
     assert "ring " in cluster.ringctl("comms", node=node).stdout
 
 
-@pytest.mark.timeout(180)
 def test_the_link_is_measured_and_every_node_shows_the_plan(cluster: Cluster) -> None:
     nodes = cluster.start_nodes(2)
     job = start(cluster, 800)
@@ -85,7 +84,6 @@ def test_the_link_is_measured_and_every_node_shows_the_plan(cluster: Cluster) ->
     job.expect_success()
 
 
-@pytest.mark.timeout(180)
 def test_the_steady_state_needs_no_messages(cluster: Cluster) -> None:
     nodes = cluster.start_nodes(2)
     notes = cluster.folder / "notes"
@@ -118,7 +116,6 @@ def test_the_steady_state_needs_no_messages(cluster: Cluster) -> None:
     job.expect_success()
 
 
-@pytest.mark.timeout(180)
 def test_the_next_job_begins_with_the_kept_plan_even_of_a_new_ringd(cluster: Cluster) -> None:
     nodes = cluster.start_nodes(2)
     first = start(cluster, 400)
@@ -139,7 +136,6 @@ def test_the_next_job_begins_with_the_kept_plan_even_of_a_new_ringd(cluster: Clu
     assert sum(len(bucket["tensors"]) for bucket in kept["plans"][0]["buckets"]) == LAYERS
 
 
-@pytest.mark.timeout(120)
 def test_unnamed_barriers_are_learned(cluster: Cluster) -> None:
     # Otherwise the ranks wait for each other by themselves.
     cluster.start_nodes(2, rank_exchange="false")
@@ -149,26 +145,28 @@ def test_unnamed_barriers_are_learned(cluster: Cluster) -> None:
         for _ in range(200):
             hvd.barrier()
         print("under way", flush=True)
-        import time
-        time.sleep(3)
+        import os, sys, time
+        while not os.path.exists(sys.argv[1]):
+            time.sleep(0.01)
         hvd.shutdown()
         """
-    job = cluster.start_job(source, [1, 1])
+    seen = cluster.folder / "seen"
+    job = cluster.start_job(source, [1, 1], arguments=[str(seen)])
     job.ranks[0].expect_output("under way")
     shown = communicator(cluster)
     assert int(shown["operations"]) >= 200
     assert int(shown["learned_operations"]) >= 150, shown
     assert len(shown["buckets"]) == 1
+    seen.touch()
     job.expect_success()
 
 
-@pytest.mark.timeout(180)
 def test_private_ringds_keep_plans_where_they_are_told_to(cluster: Cluster) -> None:
     show = """
         if hvd.rank() == 0:
             import json, subprocess
             shown = subprocess.run(
-                [RINGCTL, "comms", "--plan", "--json"], capture_output=True, check=True, timeout=20
+                [RINGCTL, "comms", "--plan", "--json"], capture_output=True, check=True, timeout=60
             )
             print("began as", json.loads(shown.stdout)["communicators"][0]["plan"]["began_as"], flush=True)
         """
@@ -182,7 +180,7 @@ def test_private_ringds_keep_plans_where_they_are_told_to(cluster: Cluster) -> N
         ran = cluster.ringctl(
             *("run", "--nodes", "2", "-n", "1", "--state-dir", str(folder)),
             *("--", python(), str(program), "200"),
-            timeout_s=60,
+            timeout_s=85,
         )
         assert ran.returncode == 0, ran.stdout + ran.stderr
         assert f"began as {origin}" in ran.stdout, ran.stdout + ran.stderr
@@ -190,20 +188,18 @@ def test_private_ringds_keep_plans_where_they_are_told_to(cluster: Cluster) -> N
     assert len(kept["plans"]) == 1
 
 
-@pytest.mark.timeout(180)
 def test_a_corrupt_file_is_named_and_ignored(cluster: Cluster) -> None:
     folder = cluster.folder / "node0.state"
     folder.mkdir()
     (folder / "plans.json").write_text('{"version": 1, "plans": [{"buckets": [{"tens')
     nodes = cluster.start_nodes(2)
-    assert f"{folder}/plans.json" in nodes[0].output
+    nodes[0].expect_output(f"{folder}/plans.json")
     job = start(cluster, 200)
     assert wait_for_origin(cluster) == "learned"
     job.expect_success()
     assert json.loads((folder / "plans.json").read_text())["version"] == 1
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(("fusion", "buckets"), [("off", LAYERS), ("1GiB", 1)])
 def test_fusion_is_pinned_by_a_setting(cluster: Cluster, fusion: str, buckets: int) -> None:
     cluster.start_nodes(2, fusion=fusion)
@@ -213,7 +209,6 @@ def test_fusion_is_pinned_by_a_setting(cluster: Cluster, fusion: str, buckets: i
     job.expect_success()
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(("asked", "buckets"), [("off", LAYERS), ("1GiB", 1)])
 def test_fusion_is_pinned_by_a_job(cluster: Cluster, asked: str, buckets: int) -> None:
     cluster.start_nodes(2, fusion="64MiB" if asked == "off" else "off")
@@ -224,7 +219,6 @@ def test_fusion_is_pinned_by_a_job(cluster: Cluster, asked: str, buckets: int) -
     job.expect_success()
 
 
-@pytest.mark.timeout(60)
 def test_fusion_that_makes_no_sense_is_refused_with_what_is_allowed(cluster: Cluster) -> None:
     cluster.start_nodes(2)
     job = start(cluster, 1, RINGD_FUSION="64 bananas")
@@ -232,7 +226,6 @@ def test_fusion_that_makes_no_sense_is_refused_with_what_is_allowed(cluster: Clu
     assert "'64 bananas' (RINGD_FUSION); allowed: learned, pinned, off, or a size" in job.transcript()
 
 
-@pytest.mark.timeout(180)
 def test_ranks_that_ask_for_different_fusion_hear_both(cluster: Cluster) -> None:
     cluster.start_nodes(2)
     source = 'import os\nos.environ["RINGD_FUSION"] = str(4096 + int(os.environ["RANK"]))\n' + STEADY

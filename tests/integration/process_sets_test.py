@@ -81,7 +81,6 @@ def ranks_on(nodes: int, ranks: int = 3) -> list[int]:
     return [ranks] if nodes == 1 else [1] * ranks
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("layout", [[4], [2, 2], [1, 3]], ids=str)
 def test_every_function_on_sets_that_overlap(cluster: Cluster, layout: list[int]) -> None:
     cluster.start_nodes(len(layout))

@@ -75,7 +75,6 @@ def test_ranks_add_small_numbers_themselves(cluster: Cluster, layout: list[int])
     expect_most_on(run(cluster, layout))
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("count", [4, 1000])
 def test_ranks_of_many_nodes_add_small_numbers_by_a_tree(cluster: Cluster, count: int) -> None:
     start_nodes_of_a_tree(cluster)

@@ -123,7 +123,6 @@ def rates_of(links: list[dict[str, Any]], *, same_rack: bool) -> list[float]:
     ]
 
 
-@pytest.mark.timeout(180)
 def test_the_ring_crosses_a_slow_line_once_each_way(two_racks: Callable[..., TwoRacks]) -> None:
     cluster = two_racks()
     # On a busy machine a look may be late, or not to be believed: then the ring is that of the
@@ -160,7 +159,6 @@ def test_the_ring_crosses_a_slow_line_once_each_way(two_racks: Callable[..., Two
     assert shown[0]["measured_links"] == links
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("silently", [False, True])
 def test_nodes_that_do_not_reach_each_other_keep_the_order_of_ranks(
     two_racks: Callable[..., TwoRacks], silently: bool
@@ -171,14 +169,13 @@ def test_nodes_that_do_not_reach_each_other_keep_the_order_of_ranks(
     shown, _ = cluster.run()
     assert ring_of(shown) == ["node0", "node1", "node2", "node3"]
     assert shown[0]["ring_source"] == "ranks"
-    assert "could not be measured" in cluster.nodes[0].output
+    cluster.nodes[0].expect_output("could not be measured")
     # The next job does not try.
     shown, _ = cluster.run()
     assert ring_of(shown) == ["node0", "node1", "node2", "node3"]
     assert cluster.nodes[0].output.count("could not be measured") == 1
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("settings", "source", "expected"),
     [
@@ -196,12 +193,10 @@ def test_nothing_is_measured_where_it_is_switched_off_or_the_user_has_fixed_the_
     assert all(misfit in entry["ring_misfit"] for entry in shown)
     assert bool(shown[0]["ring_misfit"]) == bool(misfit)
     assert misfit in cluster.text
-    assert [node.output.count("ring_order does not name") for node in cluster.nodes] == [
-        bool(misfit),
-        0,
-        0,
-        0,
-    ]
+    if misfit:
+        cluster.nodes[0].expect_output("ring_order does not name")
+    told = [node.output.count("ring_order does not name") for node in cluster.nodes]
+    assert told == [bool(misfit), 0, 0, 0]
     assert shown[0]["ring_source"] == source
     assert shown[0]["measured_links"] == []
     assert "IN THE RING" not in cluster.text

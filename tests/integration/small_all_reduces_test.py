@@ -43,7 +43,6 @@ def run(cluster: Cluster) -> dict[str, Any]:
     return figures[0]
 
 
-@pytest.mark.timeout(180)
 def test_small_all_reduces_are_tried_before_the_first_job_and_known_to_the_next(cluster: Cluster) -> None:
     cluster.start_nodes(NODES)
     first = cluster.nodes[0]
@@ -71,7 +70,6 @@ def test_small_all_reduces_are_tried_before_the_first_job_and_known_to_the_next(
     assert again["flat_all_reduce_bytes"] == figures["flat_all_reduce_bytes"]
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("settings", "source", "per_buffer"),
     [

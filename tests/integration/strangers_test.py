@@ -66,7 +66,7 @@ def crowd(node: Node, words: bytes, count: int) -> Iterator[list[socket.socket]]
 
 def test_ringd_has_one_port_for_everything(cluster: Cluster) -> None:
     nodes = cluster.start_nodes(2)
-    cluster.start_job(TRAINS, [1, 1]).expect_success(20)
+    cluster.start_job(TRAINS, [1, 1]).expect_success()
     for node in nodes:
         host, port = node.peer_address.rsplit(":", 1)
         assert listening_ports(node) == {(host, int(port))}
@@ -87,18 +87,18 @@ def test_a_crowd_of_strangers_costs_little_and_keeps_no_job_from_starting(
     cluster: Cluster, words: bytes
 ) -> None:
     nodes = cluster.start_nodes(2)
-    cluster.start_job(TRAINS, [1, 1]).expect_success(20)
+    cluster.start_job(TRAINS, [1, 1]).expect_success()
     threads, opened = status(nodes[0], "Threads"), descriptors(nodes[0])
     memory = status(nodes[0], "VmRSS")
     with crowd(nodes[0], words, 1100):
         # The door has 256 places, and some connections that were hung up on may not be closed yet.
-        wait_until(lambda: descriptors(nodes[0]) <= opened + 300, "descriptors are bounded", 20)
+        wait_until(lambda: descriptors(nodes[0]) <= opened + 300, "descriptors are bounded")
         began = time.monotonic()
-        cluster.start_job(TRAINS, [1, 1]).expect_success(20)
-        assert time.monotonic() - began < 15
+        cluster.start_job(TRAINS, [1, 1]).expect_success()
+        assert time.monotonic() - began < 40
         assert status(nodes[0], "Threads") <= threads + 4
         assert status(nodes[0], "VmRSS") - memory < 64 << 10
-    wait_until(lambda: descriptors(nodes[0]) <= opened + 10, "all is closed again", 20)
+    wait_until(lambda: descriptors(nodes[0]) <= opened + 10, "all is closed again")
 
 
 def test_the_rendezvous_may_be_given_by_any_name_of_its_ringd(cluster: Cluster) -> None:
@@ -106,4 +106,4 @@ def test_the_rendezvous_may_be_given_by_any_name_of_its_ringd(cluster: Cluster) 
     port = nodes[0].peer_address.rsplit(":", 1)[1]
     for name in ("localhost", "127.0.0.1"):
         environment = {"RINGD_RENDEZVOUS": f"{name}:{port}"}
-        cluster.start_job(TRAINS, [2, 1], environment=environment).expect_success(20)
+        cluster.start_job(TRAINS, [2, 1], environment=environment).expect_success()

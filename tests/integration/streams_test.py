@@ -76,7 +76,6 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespa
 
 
 @needs_root
-@pytest.mark.timeout(200)
 def test_a_line_too_long_for_one_connection_carries_more_over_several(start: Start) -> None:
     cluster = start(LongLine(LONG_MBIT, LONG_ONE_WAY_MS, LONG_SEND_BYTES), streams_per_neighbour=1)
     seconds = {}
@@ -97,7 +96,6 @@ def test_a_line_too_long_for_one_connection_carries_more_over_several(start: Sta
 
 
 @needs_root
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("backend", "setting", "connections", "bulk"),
     [("ucx", "auto", 1, 1), ("ucx", 3, 4, 3), ("tcp", "auto", 2, 1), ("tcp", 3, 4, 3)],
@@ -115,7 +113,6 @@ def test_as_many_connections_carry_bulk_as_are_set(
 
 
 @needs_root
-@pytest.mark.timeout(120)
 def test_bulk_takes_all_data_interfaces(start: Start) -> None:
     mib, count = 32, 4
     line = TwoLines(SHORT_MBIT)
@@ -135,7 +132,6 @@ def test_bulk_takes_all_data_interfaces(start: Start) -> None:
 
 
 @needs_root
-@pytest.mark.timeout(120)
 def test_a_second_interface_that_leads_nowhere_is_done_without(start: Start) -> None:
     line = TwoLines(SHORT_MBIT)
     cluster = start(line, backend="tcp", data_interfaces="eth0,eth1")

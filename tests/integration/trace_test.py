@@ -334,7 +334,7 @@ def test_ctrl_c_and_the_jobs_end_write_what_there_is(cluster: Cluster) -> None:
     wait_until(lambda: len(list(cluster.folder.glob("*.json.*"))) == 2, "both have begun")
     # Long enough for an answer of each.
     with pytest.raises(subprocess.TimeoutExpired):
-        first.wait(1.5)
+        first.wait(4)
     first.send_signal(signal.SIGINT)
     output, errors = first.communicate(timeout=60)
     assert first.returncode == 0, errors

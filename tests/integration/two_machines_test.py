@@ -68,7 +68,6 @@ def machines(tmp_path: Path) -> Iterator[Machines]:
         made.close()
 
 
-@pytest.mark.timeout(180)
 def test_with_the_defaults_every_rank_hears_at_once_all_that_is_missing(machines: Machines) -> None:
     for node in NODES:
         machines.start_ringd(node)

@@ -40,7 +40,6 @@ def test_large_sums_are_right_over_what_was_asked_for(cluster: Cluster, transpor
     job.expect_success()
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("program", ["all_reduces.py", "optimizers.py"])
 def test_all_that_a_training_calls_is_right(cluster: Cluster, transports: str, program: str) -> None:
     cluster.start_nodes(2, backend="ucx", transports=transports)

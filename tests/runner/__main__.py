@@ -17,10 +17,10 @@ from tests.runner.tally import Tally
 
 DESCRIPTION = """Installs what is missing, builds, and runs every test that needs no GPU: lint, C++
 tests, Python and integration tests. Shows each outcome as it comes and the log of each failure. The
-last line is `N passed, N failed`; the exit code is 0 only if none failed. Up to three tests that
+last line is `N passed, N failed`; the exit code is 0 only if none failed. Up to six tests that
 failed are run once more, and those that pass then are told as unsteady, with what they failed with.
 clang-tidy, the longest step, runs beside the Python and integration tests, with what these leave of the
-processors.
+processors; the soak, which judges milliseconds, begins when it has ended.
 
 With --repeat, runs C++, Python and integration tests again and again, to find those that depend on
 timing:
@@ -128,18 +128,22 @@ def main() -> int:
         return repeat(root, cpp, python, options.sanitizer, conditions)
 
     report = Report(everything)
+    alone = [name for name in python if python_suite.wants_to_be_alone(name)]
+    with_others = [name for name in python if name not in alone]
     # With nothing to run beside it, the long step runs as the others.
-    beside = [name for name in lint if name == lint_suite.LONG and python]
+    beside = [name for name in lint if name == lint_suite.LONG and with_others]
     if others := [name for name in lint if name not in beside]:
         lint_suite.run(root, others, report)
     if cpp:
         cpp_suite.run(root, cpp, options.sanitizer, report)
     if beside:
         with lint_suite.Beside(root, beside[0]) as step:
-            python_suite.run(root, python, report)
+            python_suite.run(root, with_others, report)
             step.finish(report)
-    elif python:
-        python_suite.run(root, python, report)
+    elif with_others:
+        python_suite.run(root, with_others, report)
+    if alone:
+        python_suite.run(root, alone, report)
     again = report.begin_again([*cpp, *python])
     if again:
         print(f"\nonce more: {', '.join(again)}", flush=True)

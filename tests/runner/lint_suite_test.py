@@ -49,12 +49,18 @@ def test_its_exit_code_is_the_verdict(tmp_path: Path, program: str, verdict: Ver
 
 def test_it_lets_the_tests_go_first(tmp_path: Path) -> None:
     program = (
-        "import os, sys, time\ntime.sleep(0.5)\nprint(os.nice(0), os.getsid(0) == os.getpid())\nsys.exit(1)"
+        "import os, sys, time\n"
+        "for _ in range(1000):\n"
+        "    if os.nice(0) == 10:\n"
+        "        break\n"
+        "    time.sleep(0.01)\n"
+        "print(os.nice(0), os.getsid(0) == os.getpid())\n"
+        "sys.exit(1)"
     )
     sink = Sink()
     with lint_suite.Beside(tree(tmp_path, program), lint_suite.LONG) as step:
         step.finish(sink)
-    assert sink.outcomes[0].log == "19 True\n"
+    assert sink.outcomes[0].log == "10 True\n"
 
 
 def is_alive(pid: int) -> bool:

@@ -19,6 +19,8 @@ POLL_S = 0.3
 SUITE_TIMEOUT_S = 45 * 60
 # For what has been interrupted to end what it has started.
 END_TIMEOUT_S = 20
+# It judges steps by milliseconds.
+ALONE = "tests/soak/soak_test.py"
 ARGUMENTS = ("-m", "pytest", "-m", "not gpu", "-p", "tests.runner.pytest_events")
 
 
@@ -48,6 +50,11 @@ def names(root: Path) -> list[str]:
     if result.returncode not in (0, 5) and not broken:
         raise RuntimeError(f"pytest could not collect the tests:\n{result.stdout}{result.stderr}")
     return tests + broken
+
+
+def wants_to_be_alone(name: str) -> bool:
+    """Whether nothing else of ours may take processors meanwhile."""
+    return name.startswith(ALONE)
 
 
 def run(root: Path, selected: Sequence[str], report: OutcomeSink, prefix: Sequence[str] = ()) -> None:

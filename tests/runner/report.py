@@ -12,7 +12,7 @@ LOG_LINES_SHOWN = 150
 # Once more at the end, where someone who sees the end of the output alone looks.
 LOG_LINES_AT_THE_END = 40
 # More than that have a cause of their own.
-AGAIN_AT_MOST = 3
+AGAIN_AT_MOST = 6
 
 
 class Verdict(enum.Enum):

@@ -72,7 +72,7 @@ def test_what_is_to_be_run_once_more_and_never_reports_has_failed(
 
 
 def test_many_failures_are_not_run_again() -> None:
-    names = [str(number) for number in range(4)]
+    names = [str(number) for number in range(7)]
     report = Report(names)
     for name in names:
         report.add(single(name, Verdict.FAILED, 0.1))

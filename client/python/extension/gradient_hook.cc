@@ -22,12 +22,11 @@ bool IsResult(PyObject* gradient, PyObject* result, bool& same) {
   if (same || gradient == Py_None) return true;
   void* here = nullptr;
   void* there = nullptr;
-  bool contiguous = false;
-  if (!AddressOf(gradient, here) || !AddressOf(result, there) ||
-      !IsContiguous(gradient, contiguous)) {
+  bool as_read = false;
+  if (!AddressOf(gradient, here) || !AddressOf(result, there) || !IsAsRead(gradient, as_read)) {
     return false;
   }
-  same = here == there && contiguous;
+  same = here == there && as_read;
   return true;
 }
 
@@ -89,6 +88,11 @@ GradientHook::Outcome GradientHook::TrySubmit(PyObject* self, PyObject* of) {
   bool usual = false;
   if (!IsUsual(gradient.get(), in_arena, usual) || !usual) return Unusual();
   if (passes_left > 1) return NotePass(gradient.get()) ? Outcome::kSubmitted : Outcome::kError;
+  Flight begun;
+  if (!VersionOf(gradient.get(), begun.version)) return Unusual();
+  // Accumulated outside the arena: perhaps in a buffer of the program's, which it goes on to use.
+  bool part = false;
+  if (!in_arena && begun.version != 0 && (!IsPart(gradient.get(), part) || part)) return Unusual();
   Submission submission{registration, arena.address, arena.address};
   if (!in_arena && !AddressOf(gradient.get(), submission.source)) return Unusual();
   ringd_operation submitted = 0;
@@ -96,22 +100,17 @@ GradientHook::Outcome GradientHook::TrySubmit(PyObject* self, PyObject* of) {
   if (Submit(target, submission, true, submitted) != RINGD_OK) return Unusual();
   passes_left = 0;
   accumulated = Reference();
-  Reference source = Reference::To(gradient.get());
-  const bool noted = Note(self, submitted, std::move(source), Reference::To(arena.tensor.get()),
-                          std::move(gradient), !in_arena);
-  return noted ? Outcome::kSubmitted : Outcome::kError;
+  begun.source = Reference::To(gradient.get());
+  begun.result = Reference::To(arena.tensor.get());
+  begun.gradient = std::move(gradient);
+  return Note(self, submitted, std::move(begun), !in_arena) ? Outcome::kSubmitted : Outcome::kError;
 }
 
-bool GradientHook::Note(PyObject* self, ringd_operation submitted, Reference source,
-                        Reference result, Reference gradient, bool compares) {
+bool GradientHook::Note(PyObject* self, ringd_operation submitted, Flight begun, bool compares) {
   operation = submitted;
-  flight.source = std::move(source);
-  flight.result = std::move(result);
-  flight.gradient = std::move(gradient);
-  flight.compared = 0;
+  flight = std::move(begun);
   if (PyDict_SetItem(pending.get(), self, Py_None) != 0 ||
-      (in_flight && PySet_Add(in_flight.get(), self) != 0) ||
-      !VersionOf(flight.gradient.get(), flight.version)) {
+      (in_flight && PySet_Add(in_flight.get(), self) != 0)) {
     return false;
   }
   if (!compares) return true;
@@ -153,10 +152,10 @@ bool GradientHook::WasChanged(bool& changed) const {
   std::int64_t version = 0;
   if (!VersionOf(gradient.get(), version)) return false;
   if (version != flight.version) {
-    // A view counts the changes of all that lies in the same memory.
-    bool view = false;
-    if (!IsView(gradient.get(), view)) return false;
-    changed = !view;
+    // A part counts the changes of all that lies in the same memory.
+    bool part = false;
+    if (!IsPart(gradient.get(), part)) return false;
+    changed = !part;
   }
   if (changed || flight.compared == 0) return true;
   void* address = nullptr;

@@ -76,10 +76,9 @@ struct GradientHook {
   // `slow`. `self`: the Python object.
   Outcome TrySubmit(PyObject* self, PyObject* of);
 
-  // Notes a submitted operation. `compares`: the gradient is in memory that the host can read, and
-  // the result is not written there.
-  bool Note(PyObject* self, ringd_operation submitted, Reference source, Reference result,
-            Reference gradient, bool compares);
+  // Notes a submitted operation, of which `begun` has the tensors and the version. `compares`: the
+  // gradient is in memory that the host can read, and the result is not written there.
+  bool Note(PyObject* self, ringd_operation submitted, Flight begun, bool compares);
   void Forget(PyObject* self);
   // After an operation that has ended well: p.grad becomes its result.
   bool Take(PyObject* self);

@@ -112,9 +112,13 @@ PyObject* Note(PyObject* self, PyObject* arguments) {
   }
   void* read = nullptr;
   void* written = nullptr;
+  Flight begun;
+  begun.source = Reference::To(source);
+  begun.result = Reference::To(result);
+  begun.gradient = Reference::To(gradient);
   if (!AddressOf(gradient, read) || !AddressOf(result, written) ||
-      !Hook(self).Note(self, operation, Reference::To(source), Reference::To(result),
-                       Reference::To(gradient), on_host != 0 && read != written)) {
+      !VersionOf(gradient, begun.version) ||
+      !Hook(self).Note(self, operation, std::move(begun), on_host != 0 && read != written)) {
     return nullptr;
   }
   Py_RETURN_NONE;

@@ -13,12 +13,14 @@ struct Torch {
   // Methods of torch.Tensor, called with the tensor.
   PyObject* data_ptr;
   PyObject* is_contiguous;
+  PyObject* is_conj;
   PyObject* is_neg;
   PyObject* is_view;
   PyObject* untyped_storage;
   // Names of attributes.
   PyObject* grad;
   PyObject* dtype;
+  PyObject* is_complex;
   PyObject* layout;
   PyObject* is_cpu;
   PyObject* shape;
@@ -48,6 +50,10 @@ bool CallForTruth(PyObject* method, PyObject* tensor, bool& truth) {
   return IsSet() && Truth(PyObject_CallFunctionObjArgs(method, tensor, nullptr), truth);
 }
 
+bool IsContiguous(PyObject* tensor, bool& contiguous) {
+  return CallForTruth(torch.is_contiguous, tensor, contiguous);
+}
+
 bool Number(PyObject* answer, std::uint64_t& number) {
   const Reference owned(answer);
   return owned && ReadNumber(answer, number);
@@ -70,11 +76,9 @@ PyObject* SetTorch(PyObject* /*module*/, PyObject* arguments) {
   }
   Torch made{};
   const std::pair<PyObject**, const char*> methods[] = {
-      {&made.data_ptr, "data_ptr"},
-      {&made.is_contiguous, "is_contiguous"},
-      {&made.is_neg, "is_neg"},
-      {&made.is_view, "_is_view"},
-      {&made.untyped_storage, "untyped_storage"},
+      {&made.data_ptr, "data_ptr"}, {&made.is_contiguous, "is_contiguous"},
+      {&made.is_conj, "is_conj"},   {&made.is_neg, "is_neg"},
+      {&made.is_view, "_is_view"},  {&made.untyped_storage, "untyped_storage"},
   };
   for (const auto& [method, name] : methods) {
     *method = PyObject_GetAttrString(type, name);
@@ -85,7 +89,7 @@ PyObject* SetTorch(PyObject* /*module*/, PyObject* arguments) {
       {&made.layout, "layout"},    {&made.is_cpu, "is_cpu"},
       {&made.shape, "shape"},      {&made.nbytes, "nbytes"},
       {&made.version, "_version"}, {&made.requires_grad, "requires_grad"},
-      {&made.cdata, "_cdata"},
+      {&made.cdata, "_cdata"},     {&made.is_complex, "is_complex"},
   };
   for (const auto& [name, text] : names) {
     *name = PyUnicode_InternFromString(text);
@@ -132,16 +136,34 @@ bool VersionOf(PyObject* tensor, std::int64_t& version) {
   return version != -1 || PyErr_Occurred() == nullptr;
 }
 
-bool IsView(PyObject* tensor, bool& view) { return CallForTruth(torch.is_view, tensor, view); }
+bool IsAsRead(PyObject* tensor, bool& as_read) {
+  bool contiguous = false;
+  bool conjugated = false;
+  bool negated = false;
+  if (!IsContiguous(tensor, contiguous) || !CallForTruth(torch.is_conj, tensor, conjugated) ||
+      !CallForTruth(torch.is_neg, tensor, negated)) {
+    return false;
+  }
+  as_read = contiguous && !conjugated && !negated;
+  return true;
+}
 
-bool IsContiguous(PyObject* tensor, bool& contiguous) {
-  return CallForTruth(torch.is_contiguous, tensor, contiguous);
+bool IsPart(PyObject* tensor, bool& part) {
+  if (!CallForTruth(torch.is_view, tensor, part)) return false;
+  if (part) return true;
+  std::uint64_t bytes = 0;
+  std::uint64_t all = 0;
+  if (!SizeOf(tensor, bytes)) return false;
+  const Reference storage(PyObject_CallFunctionObjArgs(torch.untyped_storage, tensor, nullptr));
+  if (!storage || !Number(PyObject_CallMethod(storage.get(), "nbytes", nullptr), all)) return false;
+  part = all > bytes;
+  return true;
 }
 
 bool TensorForm::Read(PyObject* tensor) {
   if (!IsSet()) return false;
   dtype = Reference(PyObject_GetAttr(tensor, torch.dtype));
-  if (!dtype) return false;
+  if (!dtype || !Truth(PyObject_GetAttr(dtype.get(), torch.is_complex), complex)) return false;
   shape = Reference(PyObject_GetAttr(tensor, torch.shape));
   return static_cast<bool>(shape);
 }
@@ -163,13 +185,15 @@ bool IsPlain(PyObject* tensor, const TensorForm& form, bool& plain) {
   const int equal = PyObject_RichCompareBool(shape.get(), form.shape.get(), Py_EQ);
   if (equal != 1) return equal == 0;
   bool contiguous = false;
+  bool conjugated = false;
   bool negated = false;
   bool has_graph = false;
   if (!IsContiguous(tensor, contiguous) || !CallForTruth(torch.is_neg, tensor, negated) ||
+      (form.complex && !CallForTruth(torch.is_conj, tensor, conjugated)) ||
       !Truth(PyObject_GetAttr(tensor, torch.requires_grad), has_graph)) {
     return false;
   }
-  plain = contiguous && !negated && !has_graph;
+  plain = contiguous && !conjugated && !negated && !has_graph;
   return true;
 }
 

@@ -51,18 +51,23 @@ bool AddressOf(PyObject* tensor, void*& address);
 bool SizeOf(PyObject* tensor, std::uint64_t& bytes);
 // Counts changes in place.
 bool VersionOf(PyObject* tensor, std::int64_t& version);
-bool IsView(PyObject* tensor, bool& view);
-bool IsContiguous(PyObject* tensor, bool& contiguous);
+// Whether its numbers lie in memory as they are read: contiguous, and not lazily conjugated or
+// negated.
+bool IsAsRead(PyObject* tensor, bool& as_read);
+// Whether its memory may be another tensor's, too: it is a view, or the memory behind it is larger.
+bool IsPart(PyObject* tensor, bool& part);
 
 // How a tensor's elements lie in memory.
 struct TensorForm {
   Reference dtype;
   Reference shape;
+  bool complex = false;
 
   bool Read(PyObject* tensor);
 };
 // Whether `tensor` is a torch.Tensor itself, of this form, in the host's memory, dense, contiguous,
-// not lazily negated, and without a graph behind it, so that a copy of its bytes is a copy of it.
+// not lazily conjugated or negated, and without a graph behind it, so that a copy of its bytes is a
+// copy of it.
 bool IsPlain(PyObject* tensor, const TensorForm& form, bool& plain);
 
 // The memory behind a tensor, kept to see whether others use it.

@@ -167,7 +167,9 @@ std::vector<DeviceLane::End> DeviceLane::TakeEnds() { return std::exchange(ends_
 absl::Status DeviceLane::Health(Clock::time_point now) const {
   // Other nodes may have ended in order meanwhile, which looks like an error to NCCL.
   if (failure_.ok() || running_.empty()) return absl::OkStatus();
-  if (!is_certain_ && now - failed_at_ < kBetterWord) return absl::OkStatus();
+  // The lane itself has not aborted it: nothing would be running.
+  const auto patience = absl::IsAborted(failure_) ? kWordOfEnd : kBetterWord;
+  if (!is_certain_ && now - failed_at_ < patience) return absl::OkStatus();
   return absl::Status(failure_.code(),
                       absl::StrCat("the GPUs' communicator: ", failure_.message()));
 }

@@ -59,6 +59,9 @@ class DeviceLane final : private DeviceEvents {
   // Who knows more of why an operation can't end (a control connection, a session) has so long to
   // say it.
   static constexpr std::chrono::milliseconds kBetterWord{500};
+  // So long has the word of a rank's end, if its process has said that it ends and has aborted the
+  // communicator. It always comes, and late on a busy machine.
+  static constexpr std::chrono::milliseconds kWordOfEnd{5000};
 
   DeviceLane(Options options, std::vector<Member> members, DeviceRoom* room);
   ~DeviceLane() override;
@@ -80,7 +83,8 @@ class DeviceLane final : private DeviceEvents {
   };
   // Operations that have ended since the last call.
   std::vector<End> TakeEnds();
-  // Why what is in flight can't end well, once nobody has had a better word for kBetterWord.
+  // Why what is in flight can't end well, once nobody has had a better word for kBetterWord or
+  // kWordOfEnd.
   absl::Status Health(Clock::time_point now) const;
 
   // Ends everything in flight: NCCL's communicators, and what streams wait for. Quiet() soon.

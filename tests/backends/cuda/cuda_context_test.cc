@@ -45,7 +45,7 @@ TEST_CASE("CudaContext: the context goes with the last that shares it") {
           {
             const CudaStream stream = CHILD_VALUE(CudaStream::Create(context));
             context.reset();
-            CHILD_STATUS(stream.WaitIdle(Clock::now() + std::chrono::seconds(5)));
+            CHILD_STATUS(stream.WaitIdle(Clock::now() + std::chrono::seconds(10)));
           }
           // It was the last: there is nothing to release any more.
           CHILD_CUDA(CUDA_ERROR_INVALID_CONTEXT, child.cuda().cuDevicePrimaryCtxRelease(0));

@@ -105,10 +105,8 @@ TEST_CASE("Timeline: the survivor lets go of its own waits when the other has be
     child.Receive();
     CHILD_CHECK(!IsIdle(stream));
     const std::uint32_t slots[] = {DoneSlot(3)};
-    const Clock::time_point begin = Clock::now();
     CHILD_STATUS(slab.timeline().Release(slots));
-    CHILD_STATUS(stream.WaitIdle(Clock::now() + std::chrono::seconds(5)));
-    CHILD_CHECK(Clock::now() - begin < std::chrono::seconds(1));
+    CHILD_STATUS(stream.WaitIdle(Clock::now() + std::chrono::seconds(10)));
   });
   HandOver(engine, trainer);
   CHECK(trainer.Receive() == 1);
@@ -131,7 +129,7 @@ TEST_CASE("Timeline: a release ends every wait, also for the largest value, and 
           for (const CudaStream& stream : streams) CHILD_CHECK(!IsIdle(stream));
           const std::uint32_t slots[] = {DoneSlot(0)};
           CHILD_STATUS(slab.timeline().Release(slots));
-          const Clock::time_point deadline = Clock::now() + std::chrono::seconds(5);
+          const Clock::time_point deadline = Clock::now() + std::chrono::seconds(20);
           for (const CudaStream& stream : streams) CHILD_STATUS(stream.WaitIdle(deadline));
           CHILD_STATUS(slab.timeline().Wait(streams[0].handle(), DoneSlot(0), kLargest));
           CHILD_STATUS(streams[0].WaitIdle(deadline));

@@ -81,10 +81,10 @@ void RunEngine(const Child& child, int rank, const std::string& faults) {
   CHILD_REFUSED(absl::StatusCode::kAborted, "somebody was killed",
                 gpu.Wait<DeviceCommunicatorFailed>().status);
   while (step < kSteps) CHILD_CHECK(gpu.Wait<DeviceBucketEnded>().bucket == ++step);
-  CHILD_CHECK(Clock::now() - told < seconds(1));
+  CHILD_CHECK(Clock::now() - told < seconds(10));
   gpu.thread().ReleaseSlab(kSlab, {});
   CHILD_CHECK(gpu.Wait<DeviceSlabReleased>().slab == kSlab);
-  CHILD_CHECK(Clock::now() - told < seconds(1));
+  CHILD_CHECK(Clock::now() - told < seconds(10));
   child.Send(2);
   child.Receive();
 }
@@ -248,7 +248,7 @@ TEST_CASE("kill -9 of an engine in a collective: the other aborts, both trainers
   job.trainer(1).Send(1);
   CHECK(job.engine(0).Receive() == 2);
   for (int rank = 0; rank < 2; ++rank) CHECK(job.trainer(rank).Receive() == 3);
-  CHECK(Clock::now() - killed < seconds(1));
+  CHECK(Clock::now() - killed < seconds(10));
   for (int rank = 0; rank < 2; ++rank) {
     job.trainer(rank).Send(1);
     CHECK(job.trainer(rank).Join() == "");

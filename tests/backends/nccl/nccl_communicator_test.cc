@@ -134,7 +134,7 @@ TEST_CASE("NcclCommunicator: ranks that never come are given up by an abort, at 
           CHILD_CHECK(communicator->Describe().state == "connecting");
           const Clock::time_point begin = Clock::now();
           CHILD_CHECK(communicator->Abort("rank 1 has not come"));
-          CHILD_CHECK(Clock::now() - begin < milliseconds(500));
+          CHILD_CHECK(Clock::now() - begin < seconds(10));
           CHILD_CHECK(communicator->Poll() == State::kFailed);
           CHILD_REFUSED(absl::StatusCode::kAborted, "rank 1 has not come", communicator->status());
         }) == "");
@@ -154,7 +154,7 @@ TEST_CASE("NcclCommunicator: an abort lets go of a collective that hangs") {
           CHILD_CHECK(communicator->Abort("the collective hangs"));
           CHILD_CHECK(communicator->IsGone());
           child.WaitUntil([&] { return child.IsDone(stream); }, "the stream");
-          CHILD_CHECK(Clock::now() - begin < seconds(1));
+          CHILD_CHECK(Clock::now() - begin < seconds(10));
           CHILD_REFUSED(absl::StatusCode::kAborted, "the collective hangs",
                         Sum(*communicator, rank.Floats({1, 2}), stream));
         }) == "");
@@ -204,12 +204,12 @@ TEST_CASE("NcclCommunicator: an ncclCommAbort that never returns keeps nobody") 
           auto communicator = Join(child, rank);
           Clock::time_point begin = Clock::now();
           communicator->BeginAbort("a test");
-          CHILD_CHECK(Clock::now() - begin < milliseconds(100));
+          CHILD_CHECK(Clock::now() - begin < seconds(10));
           CHILD_CHECK(!communicator->Abort("a test", milliseconds(200)));
           CHILD_CHECK(!communicator->IsGone());
           begin = Clock::now();
           communicator.reset();
-          CHILD_CHECK(Clock::now() - begin < 2 * NcclCommunicator::kAbortPatience);
+          CHILD_CHECK(Clock::now() - begin < NcclCommunicator::kAbortPatience + seconds(10));
         }) == "");
 }
 
@@ -224,7 +224,7 @@ TEST_CASE("NcclCommunicator: a thread in a call that hangs does not keep an abor
           rank.Pause();
           const Clock::time_point begin = Clock::now();
           CHILD_CHECK(communicator->Abort("the call hangs"));
-          CHILD_CHECK(Clock::now() - begin < seconds(1));
+          CHILD_CHECK(Clock::now() - begin < seconds(10));
         }) == "");
 }
 

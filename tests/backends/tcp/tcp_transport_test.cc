@@ -216,7 +216,7 @@ TEST_CASE("TCP: closing a communicator does not wait for a node that does not re
   SendMuch(victim, buffer);
   const Clock::time_point begun = Clock::now();
   victim.communicator.reset();
-  CHECK(Clock::now() - begun < seconds(1));
+  CHECK(Clock::now() - begun < seconds(10));
   AddOnBothNodes(world, 0);
 }
 

@@ -86,7 +86,7 @@ bool IsGone(const std::string& pid_file) {
 }
 
 bool SoonGone(const std::string& pid_file) {
-  const Clock::time_point deadline = Clock::now() + seconds(3);
+  const Clock::time_point deadline = Clock::now() + seconds(30);
   while (!IsGone(pid_file)) {
     if (Clock::now() > deadline) return false;
     std::this_thread::sleep_for(milliseconds(5));

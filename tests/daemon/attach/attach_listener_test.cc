@@ -214,7 +214,7 @@ TEST_CASE("AttachListener: hundreds of half handshakes harm nobody") {
   const auto answer = RequestAttach(socket.get());
   REQUIRE(answer.ok());
   CHECK(answer->code() == absl::StatusCode::kOk);
-  CHECK(Clock::now() - start < std::chrono::seconds(5));
+  CHECK(Clock::now() - start < std::chrono::seconds(30));
   // The oldest had to go, the newest are kept.
   CHECK(HangsUp(half.front().get()));
   pollfd newest{half.back().get(), POLLIN, 0};

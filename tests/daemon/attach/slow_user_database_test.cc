@@ -99,6 +99,7 @@ bool Asked(const SlowFixture& fixture, int count) {
 TEST_CASE("AttachListener: who is known at sight does not wait for a user database that hangs") {
   if (::geteuid() != 0) return;
   SlowFixture fixture;
+  fixture.config.handshake_timeout = seconds(60);
   REQUIRE(fixture.Start().ok());
   const Attaching waiting(fixture.config.socket, kSomebody);
   const Attaching refused(fixture.config.socket, kSomebody + 1);
@@ -109,7 +110,7 @@ TEST_CASE("AttachListener: who is known at sight does not wait for a user databa
   const UniqueFd tool = fixture.Connect();
   REQUIRE(::send(tool.get(), "PRI * HTTP/2.0", 14, MSG_NOSIGNAL) == 14);
   CHECK(fixture.WaitForGrpcConnections(2).size() == 2);
-  CHECK(Clock::now() - began < seconds(2));
+  CHECK(Clock::now() - began < seconds(30));
   CHECK(waiting.Waits());
   fixture.Answer();
   CHECK(waiting.Code() == absl::StatusCode::kOk);
@@ -129,7 +130,7 @@ TEST_CASE("AttachListener: who waits for a database in vain hears so after hands
   // Nor is the end held up.
   const Clock::time_point began = Clock::now();
   fixture.listener.reset();
-  CHECK(Clock::now() - began < seconds(2));
+  CHECK(Clock::now() - began < seconds(10));
 }
 
 TEST_CASE(

@@ -31,7 +31,7 @@ struct StreamRecord {
 };
 
 // Thread safety: any thread.
-class RecordedEvents final : public PeerEvents {
+class RecordedEvents : public PeerEvents {
  public:
   void OnNodeConnected(StreamId stream, ExpectationId job, std::string from) override {
     Change(stream, [&](StreamRecord& record) {
@@ -78,7 +78,7 @@ class RecordedEvents final : public PeerEvents {
 
   // True if `condition` became true before the timeout.
   bool WaitFor(const std::function<bool(const Records&)>& condition,
-               std::chrono::milliseconds timeout = std::chrono::seconds(10)) {
+               std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
     const Clock::time_point deadline = Clock::now() + timeout;
     MutexLock lock(mutex_);
     while (!condition(records_)) {

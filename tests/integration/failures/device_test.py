@@ -14,6 +14,7 @@ from tests.integration.cluster import Cluster, JobRun, wait_until
 from tests.integration.emulated_gpus import give_gpus
 from tests.integration.engine_processes_test import engine_of
 from tests.integration.failures.events import (
+    BUSY_S,
     expect_within,
     expect_words,
     the_same_text,
@@ -181,7 +182,7 @@ def test_an_asynchronous_error_of_nccl_is_told_to_all(cluster: Cluster, layout: 
 @LAYOUTS
 def test_a_collective_that_hangs_ends_at_the_operation_timeout(cluster: Cluster, layout: list[int]) -> None:
     text, seconds = lost_by_all(cluster, "hang@1:2", layout, operation_timeout="2s")
-    assert 1.5 < seconds < 4.0
+    assert 1.5 < seconds < 2.0 + BUSY_S
     expect_words(text, "'gradient'")
 
 
@@ -205,10 +206,10 @@ def test_a_driver_that_does_not_come_back_fails_the_job(cluster: Cluster, who_la
     expect_within(wait_for_all(job.ranks, "released"), begin, 10.0)
     if who_launches == "engine":
         # It ends with its thread in that call.
-        wait_until(lambda: not any(set(engines) & set(node.engines()) for node in nodes), "no engine", 5)
+        wait_until(lambda: not any(set(engines) & set(node.engines()) for node in nodes), "no engine")
     else:
         # So do trainers, whose exit is not held up.
-        assert job.wait(10) == [0, 0], job.transcript()
+        assert job.wait() == [0, 0], job.transcript()
     assert other.finish() > 0
 
 

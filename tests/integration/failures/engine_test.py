@@ -64,7 +64,7 @@ def kill(pid: int, node: Node) -> float:
     """When it was; the engine has been reaped by ringd."""
     killed = time.monotonic()
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: has_ended(pid) and pid not in node.engines(), "no zombie is left", 5)
+    wait_until(lambda: has_ended(pid) and pid not in node.engines(), "no zombie is left")
     return killed
 
 
@@ -75,9 +75,9 @@ def test_standing_engines_that_are_killed_are_replaced(cluster: Cluster) -> None
     for pid in set(node.engines()) - {engine_of(other.ranks[0])}:
         kill(pid, node)
     # While there is none, and when there are some again.
-    start_trainers(cluster, WORKS, [2]).expect_success(30)
+    start_trainers(cluster, WORKS, [2]).expect_success()
     await_standing_engines(node, 1)
-    start_trainers(cluster, WORKS, [2]).expect_success(20)
+    start_trainers(cluster, WORKS, [2]).expect_success()
     assert other.finish() > 0
 
 
@@ -106,7 +106,7 @@ def test_an_engine_killed_at_a_stage_of_its_job_is_named(
     expect_words(the_same_text(lost), f"(pid {pid} on {node.name}) was killed by signal 9")
     for rank in job.ranks:
         rank.destroy()
-    start_trainers(cluster, WORKS, layout, job_id="victim").expect_success(20)
+    start_trainers(cluster, WORKS, layout, job_id="victim").expect_success()
     assert other.finish() > 0
 
 
@@ -123,10 +123,10 @@ def test_an_engine_killed_when_its_ranks_have_left_is_nobodys_loss(cluster: Clus
     wait_for_all(job.ranks, "leaves")
     with contextlib.suppress(ProcessLookupError):  # it may have ended by itself
         os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: pid not in nodes[0].engines(), "no zombie is left", 5)
+    wait_until(lambda: pid not in nodes[0].engines(), "no zombie is left")
     time.sleep(0.5)
     assert '"lost"' not in job.transcript()
-    start_trainers(cluster, WORKS, [1, 1], job_id="victim").expect_success(20)
+    start_trainers(cluster, WORKS, [1, 1], job_id="victim").expect_success()
     assert other.finish() > 0
 
 
@@ -145,7 +145,7 @@ def test_an_engine_without_memory_fails_its_job_alone(cluster: Cluster) -> None:
         most = address_space(pid)
         resource.prlimit(pid, resource.RLIMIT_AS, (most, most))
     job = start_trainers(cluster, WORKS, [2])
-    errors = [event["text"] for event in wait_for_all(job.ranks, "error", 20)]
+    errors = [event["text"] for event in wait_for_all(job.ranks, "error")]
     told = [text for text in errors if "bad_alloc" in text]
     assert told, errors
     for text in told:
@@ -155,7 +155,7 @@ def test_an_engine_without_memory_fails_its_job_alone(cluster: Cluster) -> None:
     job.wait()
     if set(node.engines()) & starved:
         start_trainers(cluster, WORKS, [2]).wait()
-    start_trainers(cluster, WORKS, [2]).expect_success(20)
+    start_trainers(cluster, WORKS, [2]).expect_success()
     assert other.finish() > 0
 
 
@@ -178,6 +178,6 @@ def test_an_update_of_the_engines_program_ends_no_job_and_hinders_none(cluster: 
     # Those that stood ready are of before: the next ones are, too.
     for pid in set(node.engines()) - {engine_of(other.ranks[0])}:
         kill(pid, node)
-    start_trainers(cluster, WORKS, [2]).expect_success(60)
+    start_trainers(cluster, WORKS, [2]).expect_success()
     await_standing_engines(node, 1)
     assert other.finish() > 0

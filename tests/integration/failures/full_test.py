@@ -106,7 +106,7 @@ ARENA = """
 @pytest.mark.parametrize("layout", [[2], [1, 2]], ids=str)
 def test_more_submissions_than_the_ring_holds(cluster: Cluster, layout: list[int]) -> None:
     cluster.start_nodes(len(layout), submission_ring_capacity=16)
-    start_trainers(cluster, FLOODS, layout).expect_success(40)
+    start_trainers(cluster, FLOODS, layout).expect_success()
 
 
 @pytest.mark.parametrize("layout", [[2], [1, 1]], ids=str)
@@ -116,7 +116,7 @@ def test_trying_a_full_ring_says_so(cluster: Cluster, layout: list[int]) -> None
     full = wait_for_event(job.ranks[0], "full")
     assert full["accepted"] == 16
     expect_words(full["text"], "16", "submission_ring_capacity")
-    job.expect_success(20)
+    job.expect_success()
 
 
 def test_what_does_not_fit_the_arena_names_limit_and_setting(cluster: Cluster) -> None:
@@ -125,4 +125,4 @@ def test_what_does_not_fit_the_arena_names_limit_and_setting(cluster: Cluster) -
     for name in ("alloc", "submit", "fill"):
         for event in wait_for_all(job.ranks, name):
             expect_words(event["text"], "8 MiB", "arena_bytes")
-    job.expect_success(20)
+    job.expect_success()

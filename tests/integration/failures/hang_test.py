@@ -14,6 +14,7 @@ import pytest
 
 from tests.integration.cluster import Cluster, Node, Rank, wait_until
 from tests.integration.failures.events import (
+    BUSY_S,
     expect_words,
     start_trainers,
     wait_for_all,
@@ -87,7 +88,7 @@ REGISTERS = """
 """
 
 # README: within 5 s; the rest is for a machine that has other things to do.
-TOLD_WITHIN_S = 8.0
+TOLD_WITHIN_S = 5.0 + BUSY_S
 
 
 def warnings(rank: Rank) -> list[str]:
@@ -96,7 +97,7 @@ def warnings(rank: Rank) -> list[str]:
 
 def expect_warning(rank: Rank, began: float, host: str | None = None) -> None:
     """The rank is told once that its ringd, which is stopped, does not answer."""
-    wait_until(lambda: bool(warnings(rank)), f"{rank} is told that ringd hangs", 15)
+    wait_until(lambda: bool(warnings(rank)), f"{rank} is told that ringd hangs")
     assert time.monotonic() - began < TOLD_WITHIN_S
     words = [f"rank {rank.number} is waiting", f"pid {rank.node.pid}", host or rank.node.name]
     # Which process serves its job a rank learns when it has joined.
@@ -163,7 +164,7 @@ def test_ranks_that_wait_are_told_and_go_on(
         assert codes in ([0] * len(codes), [3] * len(codes)), job.transcript()
         return
     job.expect_success()
-    nodes[0].expect_output("ringd has not run for", 10)
+    nodes[0].expect_output("ringd has not run for")
 
 
 def serves(pid: int) -> bool:
@@ -183,8 +184,8 @@ def test_an_engine_that_hangs_is_told_by_ringd_too(cluster: Cluster) -> None:
     name = f"the engine of job '{job.job_id}' (pid {engine} on {node.name})"
     with halted_thread(engine, "ringd-progress"):
         expect_warning(job.ranks[0], time.monotonic())
-        node.expect_output(f"{name} has stood still for 5 s", 12)
-    node.expect_output(f"{name} goes on, after at least", 10)
+        node.expect_output(f"{name} has stood still for 5 s")
+    node.expect_output(f"{name} goes on, after at least")
     go.touch()
     job.expect_success()
     assert node.output.count("has stood still") == 1
@@ -290,6 +291,6 @@ def test_an_operation_timeout_holds_also_while_ringd_hangs(cluster: Cluster, sto
     began = stop(node)
     errors = wait_for_all(waiting, "error")
     for error in errors:
-        assert 3 < error["at"] - began < 10
+        assert 3 < error["at"] - began < 6 + BUSY_S
         words = ["operation timeout of 6 s", f"pid {node.pid}", node.name, "has not answered", "stopped"]
         expect_words(error["text"], *words)

@@ -15,8 +15,8 @@ from tests.integration.cluster import Cluster, JobRun
 from tests.integration.failures.events import PROGRAMS, parse_events, start_trainers, wait_for_event
 from tests.integration.failures.undisturbed import UndisturbedJob
 
-# The engine serves all jobs; a job of which it does not hear for so long would be told so.
-LONGEST_S = 5
+# A job of whose engine nobody hears is told so after 5 s; as much again is for a busy machine.
+LONGEST_S = 10
 
 
 @contextlib.contextmanager
@@ -57,7 +57,6 @@ def expect_answers(cluster: Cluster, seconds: float) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("attack", "layout"),
     [("write", [1, 1]), ("linger", [1, 1]), ("lifeline", [1, 1])],
@@ -68,7 +67,7 @@ def test_a_hostile_rank_harms_no_other_job(cluster: Cluster, attack: str, layout
     undisturbed = UndisturbedJob(cluster, [1, 1])
     keep_apart([node.pid for node in nodes] + [rank.pid for rank in undisturbed.ranks])
     with attacked(cluster, attack, layout) as job:
-        wait_for_event(job.ranks[0], "attacked", 40)
+        wait_for_event(job.ranks[0], "attacked")
         expect_answers(cluster, 3)
         assert undisturbed.finish() > 0
         expect_answers(cluster, 1)

@@ -127,7 +127,7 @@ def test_what_who_left_had_submitted_goes_into_no_sum(cluster: Cluster, layout: 
 def test_ranks_may_leave_one_after_another(cluster: Cluster, layout: list[int]) -> None:
     cluster.start_nodes(len(layout))
     job = start_trainers(cluster, ONE_AFTER_ANOTHER, layout)
-    job.expect_success(20)
+    job.expect_success()
     assert "ringd:" not in job.transcript()
 
 
@@ -135,4 +135,4 @@ def test_ranks_may_leave_one_after_another(cluster: Cluster, layout: list[int]) 
 def test_a_process_may_join_three_times(cluster: Cluster, layout: list[int]) -> None:
     cluster.start_nodes(len(layout), start_timeout="20s")
     job = start_trainers(cluster, THREE_TIMES, layout)
-    job.expect_success(40)
+    job.expect_success()

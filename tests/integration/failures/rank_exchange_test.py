@@ -85,20 +85,18 @@ def start(
 
 
 @pytest.mark.one_user
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("tree", "odd"), places(PAIR + TREE))
 def test_a_late_rank_is_waited_for_and_named(cluster: Cluster, tree: bool, odd: int) -> None:
     job = start(cluster, tree, odd=odd, does="sleeps", seconds=2.5, stall_warning="500ms")
     late = job.ranks[odd]
     for rank in job.ranks:
         if rank is not late:
-            rank.expect_output("ringd: ", 20)
+            rank.expect_output("ringd: ")
             warning = next(line for line in rank.output.splitlines() if line.startswith("ringd: "))
             expect_words(warning, f"rank {odd}, pid {late.pid}", late.node.name, "'loss'")
-    job.expect_success(30)
+    job.expect_success()
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("tree", "odd"), places(PAIR + TREE))
 def test_a_killed_rank_is_named_at_once(cluster: Cluster, tree: bool, odd: int) -> None:
     job = start(cluster, tree, odd=odd, does="dies")
@@ -110,7 +108,6 @@ def test_a_killed_rank_is_named_at_once(cluster: Cluster, tree: bool, odd: int) 
     expect_within(errors, died, 2)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("tree", "odd"), places([PAIR[0], PAIR[2], *TREE]))
 def test_a_stopped_rank_is_named_wherever_it_was_stopped(cluster: Cluster, tree: bool, odd: int) -> None:
     job = start(cluster, tree, steps=1_000_000, stall_warning="1s")
@@ -134,7 +131,6 @@ def test_a_stopped_rank_is_named_wherever_it_was_stopped(cluster: Cluster, tree:
     assert all(rank.running() for rank in job.ranks), job.transcript()
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("tree", "odd"), places([PAIR[0], PAIR[2], *TREE]))
 def test_a_killed_ringd_ends_its_job_everywhere(cluster: Cluster, tree: bool, odd: int) -> None:
     job = start(cluster, tree, steps=1_000_000)

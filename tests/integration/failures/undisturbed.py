@@ -36,7 +36,7 @@ class UndisturbedJob:
         """Lets it end; fails unless it ended well. The steps done by each rank."""
         assert self.running(), self._job.transcript()
         self._stop.touch()
-        self._job.expect_success(20)
+        self._job.expect_success()
         counts = {event["count"] for rank in self._job.ranks for event in parse_events(rank.output, "steps")}
         assert len(counts) == 1, counts
         return int(counts.pop())

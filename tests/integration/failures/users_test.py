@@ -154,7 +154,7 @@ def test_another_user_is_refused_unless_admitted(cluster: Cluster) -> None:
 @pytest.mark.parametrize("setting", [{"allowed_users": "nobody"}, {"allowed_groups": "nogroup"}], ids=str)
 def test_an_admitted_user_is_served(cluster: Cluster, setting: dict[str, str]) -> None:
     cluster.start_nodes(1, **setting)
-    start_trainers(cluster, BECOME_NOBODY, [2], environment=AS_NOBODY).expect_success(20)
+    start_trainers(cluster, BECOME_NOBODY, [2], environment=AS_NOBODY).expect_success()
 
 
 @pytest.mark.parametrize("layout", [[2], [1, 1]], ids=["same node", "other node"])
@@ -167,7 +167,7 @@ def test_an_admitted_user_can_not_join_another_users_job(cluster: Cluster, layou
         cluster, BECOME_NOBODY, layout, only_ranks=[1], job_id="job", secret=secret, environment=AS_NOBODY
     )
     for rank in [*ours.ranks, *theirs.ranks]:
-        wait_for_event(rank, "error", 15)
+        wait_for_event(rank, "error")
         assert not parse_events(rank.output, "joined"), rank.output
     assert wait_for_event(ours.ranks[0], "error")["kind"] == "DeadlineExceededError"
     expect_words(wait_for_event(ours.ranks[0], "error")["text"], "rank 1 did not join")
@@ -185,9 +185,9 @@ def test_without_a_secret_another_users_node_is_named_as_turned_away(cluster: Cl
         cluster, BECOME_NOBODY, [1, 1], only_ranks=[1], job_id="job", secret="", environment=AS_NOBODY
     )
     words = ("rank 1 did not join", "turned away", "node1", f"uid {NOBODY}", "RINGD_JOB_SECRET", "uid 0")
-    expect_words(wait_for_event(ours.ranks[0], "error", 15)["text"], *words)
+    expect_words(wait_for_event(ours.ranks[0], "error")["text"], *words)
     early = ("no rank of the job has joined there", f"uid {NOBODY}")
-    expect_words(wait_for_event(theirs.ranks[0], "error", 15)["text"], *early)
+    expect_words(wait_for_event(theirs.ranks[0], "error")["text"], *early)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_jobs_of_two_users_may_have_one_name(
             # Its node's Hello has come to node0, too.
             time.sleep(0.2)
     for job in jobs:
-        job.expect_success(20)
+        job.expect_success()
     assert "turned away" not in nodes[0].output
 
 
@@ -225,7 +225,7 @@ def test_another_user_can_not_reach_a_sessions_memory(cluster: Cluster) -> None:
     wait_for_all(job.ranks, "attached")
     for pid in (node.pid, job.ranks[0].pid):
         spy = start_trainers(cluster, SPIES, [1], environment={"SPY": str(pid)})
-        spy.expect_success(20)
+        spy.expect_success()
         assert not parse_events(spy.ranks[0].output, "open way"), spy.transcript()
 
 
@@ -233,11 +233,11 @@ def test_a_user_who_takes_all_he_can_leaves_places_for_root(cluster: Cluster) ->
     cluster.start_nodes(1, allowed_users="nobody", max_sessions=16, start_timeout="30s")
     greedy = start_trainers(cluster, BECOME_NOBODY, [6], environment=AS_NOBODY)
     # A quarter of them wait for the others, who are refused.
-    wait_until(lambda: len(parse_events(greedy.transcript(), "error")) == 2, "two are refused", 20)
+    wait_until(lambda: len(parse_events(greedy.transcript(), "error")) == 2, "two are refused")
     error = parse_events(greedy.transcript(), "error")[0]
     assert error["kind"] == "ResourceExhaustedError"
     expect_words(error["text"], f"uid {NOBODY}", "has 4 trainers", "max_sessions_per_user")
-    start_trainers(cluster, BECOME_NOBODY, [4]).expect_success(20)
+    start_trainers(cluster, BECOME_NOBODY, [4]).expect_success()
 
 
 def ask_as_nobody(cluster: Cluster, *arguments: str, groups: list[int]) -> str:

@@ -112,6 +112,30 @@ def states_are_those_of_the_root() -> None:
     expect_equal_ranks(model, "the root's state")
 
 
+def states_keep_the_root_s_type_and_order() -> None:
+    """As of 8-bit and mixed-precision optimizers, and of a model in channels-last."""
+    model = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+    optimizer: Any = hvd.DistributedOptimizer(torch.optim.Adam(model.parameters()), model.named_parameters())
+    if hvd.rank() == 0:
+        for parameter in model.parameters():
+            optimizer.state[parameter] = {
+                "step": torch.tensor(7.0),
+                "exp_avg": torch.full_like(parameter, 0.25, dtype=torch.bfloat16, requires_grad=False),
+                "exp_avg_sq": torch.randn(parameter.shape),
+            }
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    forms = [
+        [(name, value.dtype, value.stride()) for name, value in optimizer.state[parameter].items()]
+        for parameter in model.parameters()
+    ]
+    assert forms == hvd.broadcast_object(forms, 0), forms
+    assert forms[0][1][1:] == (torch.bfloat16, model.weight.stride()), forms
+    for parameter in model.parameters():
+        for value in optimizer.state[parameter].values():
+            assert torch.equal(value, hvd.broadcast(value, 0))
+        assert optimizer.state[parameter]["exp_avg"].unique().tolist() == [0.25]
+
+
 def hooks_of_steps_run_once() -> None:
     for change in (None, *LOADS):
         model, original, optimizer = make()
@@ -216,6 +240,7 @@ def main() -> None:
     schedules_from_before_and_after_wrapping()
     groups_added_on_either_side()
     states_are_those_of_the_root()
+    states_keep_the_root_s_type_and_order()
     hooks_of_steps_run_once()
     losses_of_closures()
     searches_along_lines()

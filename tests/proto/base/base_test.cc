@@ -21,7 +21,7 @@
 namespace ringd {
 namespace {
 
-Clock::time_point Soon() { return Clock::now() + std::chrono::seconds(5); }
+Clock::time_point Soon() { return Clock::now() + std::chrono::seconds(30); }
 
 class TemporaryFolder {
  public:

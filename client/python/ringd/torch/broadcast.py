@@ -243,6 +243,8 @@ class _TensorPlace:
     index: int
     dtype: torch.dtype
     shape: tuple[int, ...]
+    #: The order of its elements in memory.
+    strides: tuple[int, ...]
     on_gpu: bool
 
 
@@ -251,7 +253,8 @@ def _without_tensors(state: Any, tensors: list[torch.Tensor]) -> Any:
     if isinstance(state, torch.Tensor):
         tensors.append(state)
         on_gpu = cuda_streams.is_on_gpu(state)
-        return _TensorPlace(len(tensors) - 1, state.dtype, tuple(state.shape), on_gpu)
+        strides = torch.empty_like(state, device="meta").stride()
+        return _TensorPlace(len(tensors) - 1, state.dtype, tuple(state.shape), strides, on_gpu)
     if isinstance(state, dict):
         return {key: _without_tensors(value, tensors) for key, value in state.items()}
     if type(state) in (list, tuple):
@@ -284,8 +287,25 @@ def _memory_for(place: _TensorPlace, on_gpu: torch.Tensor | None) -> torch.Tenso
     """A tensor as the root's. `on_gpu`: one on this rank's GPU, if it has one; else the broadcast
     says in what the ranks differ."""
     if place.on_gpu and on_gpu is not None:
-        return cuda_streams.empty_beside(on_gpu, place.shape, place.dtype)
-    return torch.empty(place.shape, dtype=place.dtype, device="cpu")
+        memory = cuda_streams.empty_beside(on_gpu, place.shape, place.dtype)
+    else:
+        memory = torch.empty(place.shape, dtype=place.dtype, device="cpu")
+    return memory.as_strided_(place.shape, place.strides)
+
+
+def _keep_form(loaded: Any, skeleton: Any, tensors: list[torch.Tensor]) -> None:
+    """``load_state_dict`` has given tensors their parameter's type, but the root goes on with its
+    own: so do the others."""
+    if isinstance(skeleton, _TensorPlace):
+        roots = tensors[skeleton.index]
+        if isinstance(loaded, torch.Tensor) and loaded.dtype != roots.dtype and loaded.shape == roots.shape:
+            loaded.data = roots.to(loaded.device)
+    elif isinstance(skeleton, dict) and isinstance(loaded, dict):
+        for key, value in skeleton.items():
+            _keep_form(loaded.get(key), value, tensors)
+    elif type(skeleton) in (list, tuple) and type(loaded) is type(skeleton):
+        for mine, value in zip(loaded, skeleton, strict=False):
+            _keep_form(mine, value, tensors)
 
 
 @uncompiled
@@ -296,7 +316,8 @@ def broadcast_optimizer_state(
     process_set: ProcessSet = global_process_set,
 ) -> None:
     """Gives all ranks the root's optimizer state and settings, as after loading its
-    ``state_dict()``. Blocks until they are there.
+    ``state_dict()``. Tensors of the state have the root's type and order in memory then. Blocks
+    until they are there.
 
     The other ranks need no state of their own, so a checkpoint has to be loaded on the root only.
 
@@ -325,3 +346,4 @@ def broadcast_optimizer_state(
             raise InvalidArgumentError(
                 f"rank {root_rank}'s optimizer state does not fit this rank's optimizer: {error}"
             ) from error
+        _keep_form(optimizer.state_dict(), skeleton, tensors)

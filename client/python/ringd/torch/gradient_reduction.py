@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 import weakref
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from ringd.errors import FailedPreconditionError, RingdError
+from ringd.torch import gradient_messages
 from ringd.torch.closure_loss import reduced_loss
 from ringd.torch.compression import Compressor
 from ringd.torch.gradient_names import names_of
@@ -68,7 +70,9 @@ class GradientReduction:
         self._synchronized = False
         # Else the hooks would keep the parameters, and these the hooks.
         weakref.finalize(self, _remove, self._hooks).atexit = False
-        parameters = [parameter for group in groups for parameter in group["params"]]
+        parameters = _parameters_of(groups)
+        # Those of the groups when they were last looked at.
+        self._members = parameters
         names = names_of(parameters, named_parameters)
         # Of parameters that are not here, but may be added.
         self._further_names = {
@@ -96,8 +100,8 @@ class GradientReduction:
         self._synchronized = False
 
     def take_in(self, groups: Iterable[dict[str, Any]]) -> None:
-        """Reduces from now on what has been unfrozen or added to `groups`, and what a later
-        optimizer has left behind."""
+        """Reduces from now on what has been unfrozen, what `groups` have got, added or in the place
+        of another, and what a later optimizer has left behind."""
         for parameter in [parameter for parameter in self._frozen if parameter.requires_grad]:
             del self._frozen[parameter]
             self._add(parameter)
@@ -105,18 +109,31 @@ class GradientReduction:
             del self._taken[parameter]
             self._add(parameter)
         groups = list(groups)
-        known = len(self._slots) + len(self._frozen) + len(self._taken)
-        if known == sum(len(group["params"]) for group in groups):
+        there = _parameters_of(groups)
+        if len(there) == len(self._members) and all(map(operator.is_, there, self._members)):
             return
         added: dict[torch.Tensor, str] = {}
         for number, group in enumerate(groups):
             for index, parameter in enumerate(group["params"]):
-                if not any(parameter in some for some in (self._slots, self._frozen, self._taken)):
+                if not self._knows(parameter):
                     added[parameter] = self._further_names.pop(parameter, f"group.{number}.{index}")
         communicator = self._communicator
         self._names |= added if communicator is None else communicator.gradient_names.claim(added)
+        for parameter in set(self._members).difference(there):
+            self._remove(parameter)
         for parameter in added:
             self._add(parameter)
+        self._members = there
+
+    def _knows(self, parameter: torch.Tensor) -> bool:
+        return any(parameter in some for some in (self._slots, self._frozen, self._taken))
+
+    def _remove(self, parameter: torch.Tensor) -> None:
+        """The program has put another one in its place."""
+        self._stop(parameter)
+        self._frozen.pop(parameter, None)
+        self._taken.pop(parameter, None)
+        del self._names[parameter]
 
     def _add(self, parameter: torch.Tensor) -> None:
         if parameter in self._slots:
@@ -142,16 +159,20 @@ class GradientReduction:
         self._hooks[parameter] = parameter.register_post_accumulate_grad_hook(slot)
 
     def give(self, parameter: torch.Tensor, taker: GradientReduction) -> None:
-        """Leaves a parameter, if it is here, to an optimizer that was made later. Waits for what is
-        in flight of it."""
+        """Leaves `parameter` to a later optimizer, if it is reduced here."""
+        if self._stop(parameter):
+            self._taken[parameter] = weakref.ref(taker)
+
+    def _stop(self, parameter: torch.Tensor) -> bool:
+        """Whether it has been reduced until now. Waits for what is in flight of it."""
         slot = self._slots.pop(parameter, None)
         if slot is None:
-            return
+            return False
         self._undescribed.pop(slot, None)
         self._hooks.pop(parameter).remove()
-        self._taken[parameter] = weakref.ref(taker)
         if slot in self.pending:
             self._discard(slot)
+        return True
 
     def on_gradient(self, parameter: torch.Tensor) -> None:
         """Runs in the backward pass, when the gradient of `parameter` is there and its hook has not
@@ -165,7 +186,9 @@ class GradientReduction:
         if slot.passes_left < self.passes_per_step and self._began_anew(slot):
             slot.restart_count()
         if slot.passes_left == 0:
-            raise FailedPreconditionError(self._too_many_passes(parameter))
+            raise FailedPreconditionError(
+                gradient_messages.too_many_passes(self._names[parameter], self.passes_per_step)
+            )
         if slot.passes_left > 1:
             slot.count_pass(parameter.grad)
             return
@@ -183,23 +206,9 @@ class GradientReduction:
             return not slot.continues(slot.parameter.grad)
         if slot.has_submitted(slot.parameter.grad):
             return False
-        self._tell_of_waste(self._name_of(slot), 0)
+        self._tell_of_waste([slot])
         self._discard(slot)
         return True
-
-    def _too_many_passes(self, parameter: torch.Tensor) -> str:
-        passes = self.passes_per_step
-        times = "once" if passes == 1 else f"{passes} times"
-        return (
-            f"the gradient of '{self._names[parameter]}' was computed again before step() or "
-            f"zero_grad(), and it is being reduced already: backward_passes_per_step={passes} says "
-            f"that it is computed {times}. To accumulate over {passes + 1} passes: "
-            f"DistributedOptimizer(..., backward_passes_per_step={passes + 1}). If this pass is for "
-            "another optimizer (a GAN's generator), freeze the parameters that it only passes through: "
-            "discriminator.requires_grad_(False) before it, requires_grad_(True) after it. "
-            "model.zero_grad(set_to_none=False) writes zeros where gradients are being reduced: "
-            "optimizer.zero_grad(set_to_none=False) waits for them first"
-        )
 
     def restart(self, groups: Iterable[dict[str, Any]]) -> None:
         """Before gradients are thrown away: waits for those in flight, and counts passes from the
@@ -209,7 +218,7 @@ class GradientReduction:
             return
         slots = list(self.pending)
         if slots and is_current(self._job):
-            self._tell_of_waste(self._name_of(slots[0]), len(slots) - 1)
+            self._tell_of_waste(slots)
         first_error: RingdError | None = None
         for slot in slots:
             try:
@@ -234,18 +243,11 @@ class GradientReduction:
         for slot in self._slots.values():
             slot.restart_count()
 
-    def _tell_of_waste(self, name: str, more: int) -> None:
+    def _tell_of_waste(self, slots: list[GradientSlot]) -> None:
         if self._told_of_waste:
             return
         self._told_of_waste = True
-        warnings.warn(
-            "zero_grad() throws away gradients that the ranks have reduced: that of "
-            f"'{name}'{_and_more(more)}. If they come from a backward pass for another optimizer (a "
-            "GAN's generator), freeze the parameters that it only passes through: "
-            "discriminator.requires_grad_(False) before it, requires_grad_(True) after it. If a step "
-            "is left out, it must be left out on all ranks",
-            stacklevel=4,
-        )
+        warnings.warn(gradient_messages.waste(self._names_of(slots)), stacklevel=4)
 
     def synchronize(self, groups: Iterable[dict[str, Any]]) -> None:
         """Submits what no backward pass has, waits for all, and raises the first failure after
@@ -261,16 +263,11 @@ class GradientReduction:
                 # ringd.
                 if slot.passes_left > 0 and (parameter.requires_grad or parameter.grad is not None):
                     slot.submit()
-        changed = [self._name_of(slot) for slot in self.pending if slot.was_changed()]
+        changed = [slot for slot in self.pending if slot.was_changed()]
         first_error = self._wait()
         self._reset_count()
         if first_error is None and changed:
-            first_error = FailedPreconditionError(
-                f"the gradient of '{changed[0]}'{_and_more(len(changed) - 1)} was changed after "
-                "backward(), while it was being reduced over the ranks, so the change is lost. Before "
-                "gradients are clipped, unscaled or replaced, call optimizer.synchronize(); after that, "
-                "step so: with optimizer.skip_synchronize(): optimizer.step()"
-            )
+            first_error = FailedPreconditionError(gradient_messages.changed(self._names_of(changed)))
         if first_error is not None:
             raise first_error
         self._synchronized = True
@@ -323,34 +320,44 @@ class GradientReduction:
         name = f"loss.{next(iter(self._names.values()))}"
         return reduced_loss(loss, name, self.op, self._process_set)
 
-    def refuse_pending(self) -> None:
-        """For a step without synchronization: ``FailedPreconditionError`` if it lacks one."""
-        if self.pending:
-            raise FailedPreconditionError(
-                "step() in skip_synchronize(), but the gradient of "
-                f"'{self._name_of(next(iter(self.pending)))}'{_and_more(len(self.pending) - 1)} is "
-                "still being reduced: call optimizer.synchronize() before it"
-            )
+    @property
+    def unreduced(self) -> list[GradientSlot]:
+        """Whose gradients are being reduced, or have been accumulated for that."""
+        if self.passes_per_step == 1 or not is_current(self._job):
+            return list(self.pending)
+        return [slot for slot in self._slots.values() if slot.passes_left < self.passes_per_step]
 
-    def refuse_step_of_wrapped(self) -> None:
-        """``FailedPreconditionError`` if gradients are being reduced that it would use as they
-        are."""
-        if self.pending and is_current(self._job):
-            raise FailedPreconditionError(
-                "step() of the optimizer that was wrapped, but the gradient of "
-                f"'{self._name_of(next(iter(self.pending)))}'{_and_more(len(self.pending) - 1)} is "
-                "still being reduced. Call step() of the one that DistributedOptimizer has returned: "
-                "optimizer = hvd.DistributedOptimizer(optimizer, ...)"
-            )
+    def refuse_unreduced(self) -> None:
+        """For a step without synchronization: ``FailedPreconditionError`` if it lacks one."""
+        slots = self.unreduced
+        if slots:
+            passes = 0 if slots[0] in self.pending else self.passes_per_step
+            raise FailedPreconditionError(gradient_messages.skipped(self._names_of(slots), passes))
+
+    def refuse_scaled(self) -> None:
+        """For a step that GradScaler has prepared: ``FailedPreconditionError`` if the gradients
+        that it has looked at were not reduced."""
+        if not self.synchronized and self._shared_by(current()) is not None:
+            raise FailedPreconditionError(gradient_messages.scaled())
+
+    def refuse_step_of(self, other: torch.optim.Optimizer) -> None:
+        """``FailedPreconditionError`` if `other`, which is not distributed, would use gradients as
+        they are that are being reduced here."""
+        slots = self.unreduced
+        if not slots or not is_current(self._job):
+            return
+        used = set(_parameters_of(other.param_groups))
+        names = self._names_of(slot for slot in slots if slot.parameter in used)
+        if names:
+            raise FailedPreconditionError(gradient_messages.other_step(type(other).__name__, names))
 
     def _refuse_taken(self) -> None:
-        for parameter in self._taken:
-            raise FailedPreconditionError(
-                f"'{self._names[parameter]}'{_and_more(len(self._taken) - 1)} belongs to another "
-                "DistributedOptimizer, made after this one, and only one can reduce it. Give all "
-                "parameters to one optimizer "
-                "(optimizer.add_param_group({'params': ...})), or delete the other one first (del optimizer)"
-            )
+        if self._taken:
+            names = [self._names[parameter] for parameter in self._taken]
+            raise FailedPreconditionError(gradient_messages.taken(names))
+
+    def _names_of(self, slots: Iterable[GradientSlot]) -> list[str]:
+        return [self._name_of(slot) for slot in slots]
 
     def _name_of(self, slot: GradientSlot) -> str:
         return self._names[slot.parameter]
@@ -380,5 +387,12 @@ def _remove(hooks: dict[torch.Tensor, RemovableHandle]) -> None:
         hook.remove()
 
 
-def _and_more(count: int) -> str:
-    return f" (and {count} more)" if count > 0 else ""
+def _parameters_of(groups: Iterable[dict[str, Any]]) -> list[torch.Tensor]:
+    return [parameter for group in groups for parameter in group["params"]]
+
+
+def refuse_step_past_reductions(optimizer: torch.optim.Optimizer) -> None:
+    """``FailedPreconditionError`` if `optimizer`, which is not distributed, would step with
+    gradients that a distributed one is reducing."""
+    for reduction in list(_reductions):
+        reduction.refuse_step_of(optimizer)

@@ -22,7 +22,9 @@ _ringd.set_torch(torch.Tensor, torch.strided, getattr(torch._C, "_storage_Use_Co
 class GradientSlot(_ringd.GradientHook):
     """One parameter's way through the reductions, and its hook in the backward pass.
 
-    The reduced gradient lies in the arena and becomes ``p.grad``. While it stays there
+    The reduced gradient lies in the arena and becomes ``p.grad``, unless that is of another order
+    of memory than the arena's, or a part of a larger memory: then it is copied into what is there,
+    because kernels of optimizers, or the program, count on that. While it stays in the arena
     (``set_to_none=False``, or several backward passes) gradients are accumulated where they are
     reduced, and nothing is copied. A gradient from elsewhere, as autograd makes after
     ``set_to_none=True``, is submitted from where it is, and must stay as it is until the result is
@@ -38,6 +40,7 @@ class GradientSlot(_ringd.GradientHook):
     __slots__ = (
         "_arena_full",
         "_compression",
+        "_copies_back",
         "_dtype",
         "_job",
         "_on_gpu",
@@ -63,8 +66,10 @@ class GradientSlot(_ringd.GradientHook):
         self._job: Job | None = None
         self.registration = 0
         self._arena_full = False
-        # What decompression needs, of the operation in flight.
+        # Of the operation in flight: what decompression needs, and whether the result is copied
+        # into ``p.grad``.
         self._restore: Any = None
+        self._copies_back = False
 
     def describe(
         self,
@@ -103,17 +108,20 @@ class GradientSlot(_ringd.GradientHook):
             or compressed.is_sparse
         ):
             self._describe_anew(compressed, on_gpu)
-        if on_gpu:
-            self._submit_from_gpu(job, dense(compressed), gradient)
-            return
         source = dense(compressed)
+        stays = _stays_where_it_is(gradient)
+        if on_gpu:
+            self._copies_back = stays and source.data_ptr() != gradient.data_ptr()
+            self._submit_from_gpu(job, source, gradient)
+            return
         self._find_arena(source)
         result = self.arena if self.arena is not None else source
+        self._copies_back = stays and result.data_ptr() != gradient.data_ptr()
         operation = self._begin(job, source, result)
         # An optimizer may go while other ranks still read its gradients: this keeps them.
         self.note(operation, source, result, gradient)
         self.passes_left = 0
-        if self.arena is not None and self._uncompressed() and job.context.raw is not None:
+        if not stays and self.arena is not None and self._uncompressed() and job.context.raw is not None:
             self.arm(job.context.raw, self.registration)
 
     def _submit_from_gpu(self, job: Job, source: torch.Tensor, gradient: torch.Tensor) -> None:
@@ -149,6 +157,7 @@ class GradientSlot(_ringd.GradientHook):
     def discard(self) -> None:
         """Waits for the operation and leaves ``p.grad`` as it is."""
         assert self._job is not None
+        self._copies_back = False
         if is_current(self._job):
             try:
                 if self.on_device:
@@ -165,18 +174,19 @@ class GradientSlot(_ringd.GradientHook):
         reduced gradient."""
         result, gradient = self.result, self.parameter.grad
         assert result is not None
+        copies_back, self._copies_back = self._copies_back, False
         if cuda_streams.is_on_gpu(self.parameter) and not self.on_device:
-            result = result.to(self.parameter.device, copy=True)
-        elif self._uncompressed():
-            self.take()
-            return
-        reduced = self._compression.decompress(result, self._restore)
-        if reduced is self.result:
+            reduced = result.to(self.parameter.device, copy=True)
+        else:
+            reduced = result
+        if not self._uncompressed():
+            reduced = self._compression.decompress(reduced, self._restore)
+        if reduced is result and not copies_back:
             self.take()
             return
         self.forget()
         if gradient is None:
-            self.parameter.grad = reduced
+            self.parameter.grad = torch.empty_like(self.parameter, requires_grad=False).copy_(reduced)
         else:
             gradient.detach().copy_(reduced)
 
@@ -210,3 +220,14 @@ class GradientSlot(_ringd.GradientHook):
                 self.set_arena(allocate(self._job, source.shape, source.dtype))
             except RingdError:
                 self._arena_full = True
+
+
+def _stays_where_it_is(gradient: torch.Tensor) -> bool:
+    """Whether memory of the arena can't take its place: it is of another order (channels-last),
+    which the kernels of fused optimizers expect to be the parameter's, or a part of a larger
+    memory, which the program may use as a whole (one buffer for all gradients)."""
+    return (
+        not gradient.is_contiguous()
+        or gradient._is_view()
+        or gradient.untyped_storage().nbytes() > gradient.nbytes
+    )

@@ -13,7 +13,7 @@ from ringd.torch import freed_memory, horovod_variables
 from ringd.torch.device_operations import DeviceOperations
 from ringd.torch.gradient_names import GradientNames
 from ringd.torch.names import AutomaticNames
-from ringd.types import TensorSpec
+from ringd.types import Place, TensorSpec
 
 if TYPE_CHECKING:
     from ringd.torch.process_set import ProcessSet
@@ -154,7 +154,7 @@ def _key(spec: TensorSpec) -> tuple[int, str]:
 
 _lock = threading.Lock()
 _job: Job | None = None
-_parent_had_job = False  # when it forked this process
+_parents_place: Place | None = None  # when it forked this process
 
 
 def init(
@@ -259,7 +259,7 @@ def is_initialized() -> bool:
 def current() -> Job:
     """This process's job; ``FailedPreconditionError`` if it has none."""
     job = _job
-    if job is None and _parent_had_job:
+    if job is None and _parents_place is not None:
         raise FailedPreconditionError(
             "this process was forked from one that had initialized ringd.torch: it has no place in the job "
             "and can take none; start it by spawning (exec), or fork before the parent calls init()"
@@ -274,45 +274,54 @@ def is_current(job: Job | None) -> bool:
     return job is not None and job is _job
 
 
+def place() -> Place:
+    """This process's; in a forked child, such as a DataLoader's worker, that of its parent."""
+    if _job is None and _parents_place is not None:
+        return _parents_place
+    return current().place
+
+
 def rank() -> int:
     """This process's number in the job, 0 to ``size() - 1``."""
-    return current().place.rank
+    return place().rank
 
 
 def size() -> int:
     """How many processes the job has."""
-    return current().place.size
+    return place().size
 
 
 def local_rank() -> int:
     """This process's number among those on its node."""
-    return current().place.local_rank
+    return place().local_rank
 
 
 def local_size() -> int:
     """How many processes of the job are on this node."""
-    return current().place.local_size
+    return place().local_size
 
 
 def cross_rank() -> int:
     """This node's number among the nodes that have a process with this local rank."""
-    return current().place.cross_rank
+    return place().cross_rank
 
 
 def cross_size() -> int:
     """How many nodes have a process with this local rank."""
-    return current().place.cross_size
+    return place().cross_size
 
 
 def is_homogeneous() -> bool:
     """Whether every node has equally many processes."""
-    return current().place.homogeneous
+    return place().homogeneous
 
 
 def _in_forked_child() -> None:
-    """The place is the parent's, and the child can take none while it has one: see ringd.h."""
-    global _job, _lock, _parent_had_job
-    _parent_had_job = _parent_had_job or _job is not None
+    """The place is the parent's, and the child can take none while it has one: see ringd.h. What it
+    is can still be asked."""
+    global _job, _lock, _parents_place
+    if _job is not None:
+        _parents_place = _job.place
     _job = None
     _lock = threading.Lock()
 

@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, overload
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ringd.errors import InvalidArgumentError
 from ringd.torch.allreduce import Average
 from ringd.torch.compression import Compression, Compressor
-from ringd.torch.gradient_reduction import GradientReduction
+from ringd.torch.gradient_reduction import GradientReduction, refuse_step_past_reductions
 from ringd.torch.process_set import ProcessSet, global_process_set
 from ringd.torch.uncompiled import uncompiled
 from ringd.types import ReduceOp
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
     from ringd.torch import optimizer_types as types
 
+# What optimizers that step twice call it (SAM): each uses gradients, as a step does.
+_PARTS_OF_STEPS = ("first_step", "second_step")
+
 
 class DistributedMixin:
     """What an optimizer's class gets on top of its own: it reduces gradients before it uses
@@ -31,6 +36,7 @@ class DistributedMixin:
 
     _reduction: GradientReduction
     _should_synchronize: bool
+    _wrapped: weakref.ref[torch.optim.Optimizer]
     param_groups: list[dict[str, Any]]
 
     @uncompiled
@@ -42,11 +48,11 @@ class DistributedMixin:
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
         """For a ``step`` after an explicit ``synchronize``, as gradient clipping needs it."""
-        self._should_synchronize = False
+        outer, self._should_synchronize = self._should_synchronize, False
         try:
             yield
         finally:
-            self._should_synchronize = True
+            self._should_synchronize = outer
 
     @uncompiled
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -57,21 +63,31 @@ class DistributedMixin:
         (with ``op=Sum`` their sum), without a graph. In ``skip_synchronize`` both are the
         closure's to reduce.
         """
-        if self._should_synchronize:
-            if closure is not None:
-                # Its backward passes come within the step.
-                return super().step(self._synchronized_after(closure))  # type: ignore[misc]
+        wrapped = self._wrapped()
+        if wrapped is not None:
+            # Schedulers that were made before wrapping look here, and would warn of their order.
+            wrapped._opt_called = True  # type: ignore[attr-defined]
+        if not self._should_synchronize:
+            self._reduction.refuse_unreduced()
+        elif closure is not None:
+            # Its backward passes come within the step; an earlier one is the step's too (SAM).
+            if self._reduction.unreduced:
+                self.synchronize()
+            closure = self._synchronized_after(closure)
+        else:
             if self._reduction.synchronized:
                 warnings.warn(
                     "step() was called after synchronize() without skip_synchronize(): gradients are "
                     "reduced twice. Step so: with optimizer.skip_synchronize(): optimizer.step()",
                     stacklevel=2,
                 )
+            elif getattr(self, "found_inf", None) is not None:
+                self._reduction.refuse_scaled()
             self.synchronize()
-        else:
-            self._reduction.refuse_pending()
         self._reduction.used()
-        return super().step(closure) if closure is not None else super().step()  # type: ignore[misc]
+        # What it calls of this optimizer is a part of this step.
+        with self.skip_synchronize():
+            return super().step(closure) if closure is not None else super().step()  # type: ignore[misc]
 
     # For PyTorch, which else puts hooks around this one, too, when a state has been loaded. They
     # are around the optimizer's own step, and see reduced gradients.
@@ -258,11 +274,13 @@ def DistributedOptimizer(
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor is for op=Average only")
     base = type(optimizer)
-    distributed: Any = object.__new__(type(base.__name__, (DistributedMixin, base), {}))
+    parts = {name: _reduced_before(getattr(base, name)) for name in _PARTS_OF_STEPS if hasattr(base, name)}
+    distributed: Any = object.__new__(type(base.__name__, (DistributedMixin, base), parts))
     # State and groups are shared with `optimizer`. Not a step() that a scheduler has put around the
     # old one: it would go past the reduction.
     distributed.__dict__.update({key: value for key, value in vars(optimizer).items() if key != "step"})
     distributed._should_synchronize = True
+    distributed._wrapped = weakref.ref(optimizer)
     distributed._reduction = GradientReduction(
         optimizer.param_groups,
         named_parameters,
@@ -272,7 +290,7 @@ def DistributedOptimizer(
         gradient_predivide_factor,
         process_set,
     )
-    optimizer.register_step_pre_hook(_before_step(distributed._reduction, optimizer))
+    _watch_steps()
     # Both optimizers have the same hooks.
     optimizer.register_load_state_dict_post_hook(_sharing(optimizer))
     return distributed
@@ -301,18 +319,30 @@ def _sharing(optimizer: torch.optim.Optimizer) -> Callable[[torch.optim.Optimize
     return after_load
 
 
-def _before_step(reduction: GradientReduction, wrapped: torch.optim.Optimizer) -> Callable[..., None]:
-    """A hook for both optimizers. The wrapped one's own step would go past the reduction."""
-    reference = weakref.ref(reduction)
-    reference_to_wrapped = weakref.ref(wrapped)
+def _reduced_before(part: Callable[..., Any]) -> Callable[..., Any]:
+    """A part of a step, as ``step`` does it: with gradients that have been reduced."""
 
-    def before_step(stepping: torch.optim.Optimizer, *_: Any) -> None:
-        found, schedulers_own = reference(), reference_to_wrapped()
-        if not isinstance(stepping, DistributedMixin):
-            if found is not None:
-                found.refuse_step_of_wrapped()
-        elif schedulers_own is not None:
-            # Schedulers that were made before wrapping look here, and would warn of their order.
-            schedulers_own._opt_called = True  # type: ignore[attr-defined]
+    @functools.wraps(part)
+    @uncompiled
+    def reduced(self: DistributedMixin, *arguments: Any, **options: Any) -> Any:
+        if not self._should_synchronize:
+            self._reduction.refuse_unreduced()
+        elif not self._reduction.synchronized:
+            self.synchronize()
+        self._reduction.used()
+        with self.skip_synchronize():
+            return part(self, *arguments, **options)
 
-    return before_step
+    return reduced
+
+
+@functools.cache
+def _watch_steps() -> None:
+    """From now on each optimizer's step is looked at, whoever has made it: one over the same
+    parameters (the one that was wrapped, or one within it) would go past the reduction."""
+    register_optimizer_step_pre_hook(_before_any_step)
+
+
+def _before_any_step(stepping: torch.optim.Optimizer, *_: Any) -> None:
+    if not isinstance(stepping, DistributedMixin):
+        refuse_step_past_reductions(stepping)

@@ -17,7 +17,7 @@ from ringd.errors import (
     InvalidArgumentError,
     RingdError,
 )
-from ringd.torch.job import Communicator, Job, current, is_current, is_initialized
+from ringd.torch.job import Communicator, Job, current, is_current, is_initialized, place
 from ringd.torch.operations import allreduce_spec, start, synchronize
 from ringd.types import ReduceOp
 
@@ -78,14 +78,14 @@ class ProcessSet:
 
         Raises ``InvalidArgumentError`` if this process is none of them.
         """
-        own = current().place.rank
+        own = place().rank
         if own not in self._ranks:
             raise InvalidArgumentError(_no_member(self, own))
         return self._ranks.index(own)
 
     def included(self) -> bool:
         """Whether this process is one of its ranks."""
-        return current().place.rank in self._ranks
+        return place().rank in self._ranks
 
     def __repr__(self) -> str:
         return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
@@ -113,10 +113,13 @@ class _GlobalProcessSet(ProcessSet):
         return 0
 
     def size(self) -> int:
-        return current().place.size
+        return place().size
 
     def rank(self) -> int:
-        return current().place.rank
+        return place().rank
+
+    def included(self) -> bool:
+        return self.rank() < self.size()
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         return "global_process_set"

@@ -120,6 +120,30 @@ TEST_CASE("DeviceLane: an error of NCCL's is its health, when nobody has had a b
                  }) == "");
 }
 
+TEST_CASE("DeviceLane: a process that says that it ends has some time to be told as a rank") {
+  CHECK(RunRanks(
+            2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "hang@0:1;hang@1:1"}}),
+            [](const Child& child, const NcclRank& rank) {
+              LanedRank self(child, rank);
+              self.lane().TakeId(IdOf(rank));
+              self.Start(1, {Of(DataType::kFloat32, ReduceOp::kSum, 4)}, {0});
+              self.SetReady(1);
+              const auto is_ready = [&] { return self.lane().Describe().at(0).state == "ready"; };
+              self.WaitUntil(is_ready, "the communicator");
+              // As client/core/lanes/device/launch_servant does.
+              for (const auto& [id, nccl] : self.slab().gpu()->Describe()) {
+                self.slab().gpu()->Abort(id, "this process ends");
+              }
+              const auto health_after = [&](Clock::duration time) {
+                return self.lane().Health(Clock::now() + time);
+              };
+              self.WaitUntil([&] { return !health_after(DeviceLane::kWordOfEnd).ok(); }, "its end");
+              CHILD_STATUS(health_after(DeviceLane::kBetterWord));
+              self.lane().Abort("rank 0 has ended");
+              self.WaitUntil([&] { return self.lane().Quiet(); }, "quiet");
+            }) == "");
+}
+
 TEST_CASE("DeviceLane: an abort lets streams go, leaves nothing in flight, and stays the reason") {
   CHECK(RunRanks(2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "hang@1:1"}}),
                  [](const Child& child, const NcclRank& rank) {

@@ -26,8 +26,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds kWait{10};
-constexpr seconds kLongestLife{30};
+constexpr seconds kWait{30};
+constexpr seconds kLongestLife{90};
 constexpr char kPtx[] = ".version 8.0\n.target sm_80\n.visible .entry ";
 
 template <typename Function>
@@ -212,7 +212,7 @@ std::string EmulatedProcess::Join() {
   const Clock::time_point deadline = Clock::now() + kLongestLife;
   int status = 0;
   while (::waitpid(pid_, &status, WNOHANG) == 0) {
-    if (Clock::now() > deadline) return "it did not end within 30 s";
+    if (Clock::now() > deadline) return "it did not end within 90 s";
     std::this_thread::sleep_for(milliseconds(2));
   }
   pid_ = -1;

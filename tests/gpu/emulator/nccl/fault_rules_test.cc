@@ -30,7 +30,7 @@ void CheckLoss(const Environment& environment, NcclResult expected) {
     const Clock::time_point begin = Clock::now();
     RANK_OK(rank.nccl().ncclCommAbort(comm));
     CHILD_OK(child.cuda().cuStreamSynchronize(stream));
-    CHILD_CHECK(Clock::now() - begin < std::chrono::seconds(1));
+    CHILD_CHECK(Clock::now() - begin < std::chrono::seconds(10));
   });
   for (std::size_t rank = 0; rank < 2; ++rank) CHECK(ranks[rank].Receive() == 1);
   ranks[1].Kill();

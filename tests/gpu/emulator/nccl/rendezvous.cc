@@ -26,8 +26,8 @@ using std::chrono::seconds;
 
 constexpr milliseconds kPoll{2};
 // So long nobody may answer: the founder of a split's world is perhaps not that far.
-constexpr seconds kPatience{3};
-constexpr seconds kMessage{5};
+constexpr seconds kPatience{10};
+constexpr seconds kMessage{20};
 
 sockaddr_un AddressOf(const std::string& name, socklen_t* length) {
   sockaddr_un address{};

@@ -286,7 +286,7 @@ TEST_CASE("Operations: waiters wake when the session is lost, with and without s
   fixture.operations.WakeAll();
   waiter.join();
   CHECK(result == WaitResult::kEnded);
-  CHECK(Clock::now() - start < std::chrono::milliseconds(100));
+  CHECK(Clock::now() - start < std::chrono::seconds(5));
   OperationOutcome outcome;
   OperationEnd end;
   REQUIRE(fixture.operations.Consume(sequence, outcome, end));

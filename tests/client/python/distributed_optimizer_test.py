@@ -1,0 +1,203 @@
+"""Steps with gradients that were not reduced, and parameters that take the place of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import ringd
+import ringd.torch as hvd
+import torch
+from torch import nn
+
+pytestmark = pytest.mark.usefixtures("doubling")
+
+
+def make() -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+
+
+def loss_of(model: nn.Module, step: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(step)
+    return model(torch.randn(5, 3, generator=generator)).square().mean()
+
+
+def sgd(model: nn.Module) -> torch.optim.SGD:
+    return torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def distributed(optimizer: torch.optim.Optimizer, model: nn.Module, **options: Any) -> Any:
+    return hvd.DistributedOptimizer(optimizer, model.named_parameters(), op=hvd.Sum, **options)
+
+
+def expect_same(model: nn.Module, reference: nn.Module) -> None:
+    for (name, mine), theirs in zip(model.named_parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def gradient_of(parameter: torch.Tensor) -> torch.Tensor:
+    assert parameter.grad is not None
+    return parameter.grad
+
+
+def test_a_fused_step_that_grad_scaler_prepared_with_unreduced_gradients_is_refused() -> None:
+    model = make()
+    optimizer = distributed(torch.optim.Adam(model.parameters(), fused=True), model)
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    scaler.scale(loss_of(model)).backward()
+    with pytest.raises(ringd.FailedPreconditionError, match="infinities.*optimizer.synchronize"):
+        scaler.step(optimizer)
+    for parameter, unchanged in zip(model.parameters(), before, strict=True):
+        assert torch.equal(parameter, unchanged)
+
+
+def test_a_fused_step_that_grad_scaler_prepared_with_reduced_gradients() -> None:
+    model, reference = make(), make()
+    optimizer = distributed(torch.optim.SGD(model.parameters(), lr=0.1, fused=True), model)
+    expected = torch.optim.SGD(reference.parameters(), lr=0.1, fused=True)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    for step in range(3):
+        optimizer.zero_grad()
+        scaler.scale(loss_of(model, step)).backward()
+        optimizer.synchronize()
+        with optimizer.skip_synchronize():
+            scaler.step(optimizer)
+        scaler.update()
+        expected.zero_grad()
+        (2 * loss_of(reference, step)).backward()
+        expected.step()
+        expect_same(model, reference)
+
+
+def test_a_step_that_skips_the_synchronization_amid_passes_is_refused() -> None:
+    model = make()
+    optimizer = distributed(sgd(model), model, backward_passes_per_step=3)
+    for passes in (1, 2):
+        for _ in range(passes):
+            loss_of(model).backward()
+        with (
+            pytest.raises(ringd.FailedPreconditionError, match=r"'0.weight' \(and 3 more\).* 3 passes"),
+            optimizer.skip_synchronize(),
+        ):
+            optimizer.step()
+        optimizer.zero_grad()
+    loss_of(model).backward()
+    optimizer.synchronize()
+    with optimizer.skip_synchronize():
+        optimizer.step()
+
+
+class Twice(torch.optim.Optimizer):
+    """Steps up to where the loss is larger, and from the gradient there (sharpness-aware), as the
+    implementation that is best known."""
+
+    param_groups: list[dict[str, Any]]
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {"rho": 0.1})
+        self.base_optimizer = torch.optim.SGD(self.param_groups, lr=0.1)
+        self.param_groups = self.base_optimizer.param_groups
+
+    @torch.no_grad()
+    def first_step(self, *, zero_grad: bool = False) -> None:
+        for parameter in self.param_groups[0]["params"]:
+            self.state[parameter]["old"] = parameter.clone()
+            parameter.add_(0.1 * parameter.grad)
+        if zero_grad:
+            self.zero_grad()
+
+    @torch.no_grad()
+    def second_step(self, *, zero_grad: bool = False) -> None:
+        for parameter in self.param_groups[0]["params"]:
+            parameter.copy_(self.state[parameter]["old"])
+        self.base_optimizer.step()
+        if zero_grad:
+            self.zero_grad()
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        self.first_step(zero_grad=True)
+        with torch.enable_grad():
+            closure()
+        self.second_step()
+
+
+@pytest.mark.parametrize("with_closure", [True, False])
+@pytest.mark.filterwarnings("error")
+def test_an_optimizer_that_steps_twice(*, with_closure: bool) -> None:
+    def trained(wrap: Callable[[Any, nn.Module], Any], scale: float) -> nn.Module:
+        model = make()
+        optimizer = wrap(Twice(model.parameters()), model)
+        for step in range(3):
+
+            def closure(step: int = step) -> torch.Tensor:
+                loss = scale * loss_of(model, step)
+                loss.backward()
+                return loss
+
+            closure()
+            if with_closure:
+                optimizer.step(closure)
+            else:
+                optimizer.first_step(zero_grad=True)
+                closure()
+                optimizer.second_step(zero_grad=True)
+            optimizer.zero_grad()
+        return model
+
+    expect_same(
+        trained(lambda optimizer, model: distributed(optimizer, model), 1.0), trained(lambda o, _: o, 2.0)
+    )
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_a_step_of_another_optimizer_with_unreduced_gradients_is_refused(passes: int) -> None:
+    model, other_model = make(), make()
+    inner, other = torch.optim.Adam(model.parameters()), sgd(other_model)
+    optimizer = distributed(sgd(model), model, backward_passes_per_step=passes)
+    loss_of(model).backward()
+    with pytest.raises(ringd.FailedPreconditionError, match=r"\(Adam\).*\(and 3 more\).*hvd.Distributed"):
+        inner.step()
+    other.step()  # has parameters of its own
+    optimizer.step()
+    inner.step()  # of reduced ones
+
+
+@pytest.mark.parametrize("with_zero_grad", [True, False])
+def test_a_parameter_that_takes_another_s_place_is_reduced(*, with_zero_grad: bool) -> None:
+    model, reference = make(), make()
+    optimizer, expected = distributed(sgd(model), model), sgd(reference)
+    for step in range(4):
+        if step == 2:
+            for net, of in ((model, optimizer), (reference, expected)):
+                layer = net.get_submodule("2")
+                new = nn.Parameter(torch.full((6, 4), 0.5)[:2].clone())
+                layer.register_parameter("weight", new)
+                of.param_groups[0]["params"][2] = new
+        for of in (optimizer, expected):
+            if with_zero_grad:
+                of.zero_grad()
+        if not with_zero_grad:
+            model.zero_grad()
+            reference.zero_grad()
+        loss_of(model, step).backward()
+        (2 * loss_of(reference, step)).backward()
+        optimizer.step()
+        expected.step()
+        expect_same(model, reference)
+
+
+def test_a_parameter_that_was_replaced_is_let_go() -> None:
+    model = make()
+    optimizer = distributed(sgd(model), model)
+    loss_of(model).backward()  # in flight when another takes its place
+    old = optimizer.param_groups[0]["params"][0]
+    optimizer.param_groups[0]["params"][0] = nn.Parameter(torch.ones(4, 3))
+    optimizer.step()
+    old.grad = None
+    old.sum().backward()
+    optimizer.synchronize()
+    assert gradient_of(old).unique().tolist() == [1.0]
