@@ -125,10 +125,11 @@ TEST_CASE("EngineProcess: its log never holds it up, whether or not somebody rea
 
 TEST_CASE("EngineProcess: a program that can't be run is an error with the file and the cause") {
   char path[] = "/tmp/ringd-engine-XXXXXX";
-  const UniqueFd file(::mkstemp(path));
+  UniqueFd file(::mkstemp(path));
   REQUIRE(::fchmod(file.get(), 0700) == 0);
   const std::string_view script = "#!/no/such/interpreter\n";
   REQUIRE(::write(file.get(), script.data(), script.size()) == static_cast<ssize_t>(script.size()));
+  file.Reset();  // one that is open for writing is busy
   const auto program = EngineProgram::At(path);
   REQUIRE(program.ok());
   const std::size_t before = CountDescriptors();
