@@ -138,7 +138,7 @@ std::string RenderStatus(const v1::StatusReply& reply, const Look& look) {
 }
 
 std::string RenderDrain(const v1::DrainReply& reply) {
-  const std::string node = absl::StrCat("ringd on ", Printable(reply.node_name()));
+  const std::string node = absl::StrCat("ringd on ", CleanLine(reply.node_name()));
   if (reply.state() != "draining") return absl::StrCat(node, " takes new jobs.\n");
   return absl::StrCat(node, " takes no new jobs; ",
                       reply.sessions() == 0
