@@ -248,9 +248,9 @@ FULL = """
 """
 
 
-@pytest.mark.parametrize(("layout", "room"), [([2], 4), ([1, 1], 8)], ids=["one node", "two nodes"])
+@pytest.mark.parametrize(("layout", "room"), [([2], 4), ([1, 1], 16)], ids=["one node", "two nodes"])
 def test_ctrl_c_ends_a_submissions_wait_for_room(cluster: Cluster, layout: list[int], room: int) -> None:
-    cluster.start_nodes(len(layout), submission_ring_capacity=8)
+    cluster.start_nodes(len(layout), submission_ring_capacity=16)
     job = cluster.start_job(FULL, layout, arguments=[str(room)])
     job.ranks[0].expect_output("waiting")
     job.ranks[0].send(signal.SIGINT)

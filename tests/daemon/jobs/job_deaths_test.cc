@@ -108,7 +108,7 @@ TEST_CASE("Job: what a failed rank says of itself is the cause, as one clean lin
   world.job->LeaveFailed(*world.ranks[1].session, "ended:\n\x1b[2J\xff" + std::string(600, 'x'),
                          world.now);
   CHECK(world.Cause() == "rank 1, pid " + std::to_string(world.children[1].pid) +
-                             " on node (train.py?), ended: ?[2J?" + std::string(501, 'x') +
+                             " on node (train.py?), ended: ?[2J?" + std::string(500, 'x') +
                              ", before all ranks had joined");
   // It can't be told again, nor by the end that follows.
   const std::string cause = world.Cause();
