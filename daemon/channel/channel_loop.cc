@@ -60,6 +60,8 @@ absl::StatusOr<std::shared_ptr<Channel>> ChannelLoop::Add(UniqueFd socket, Chann
     entry->channel =
         std::shared_ptr<Channel>(new Channel(std::move(socket), limits, await, discard),
                                  [isolated = isolated_](Channel* gone) {
+                                   // What it has not sent is to be closed here, not by the task.
+                                   gone->Close();
                                    isolated->Destroy(std::shared_ptr<const Channel>(gone));
                                  });
   }

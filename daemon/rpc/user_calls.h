@@ -39,7 +39,7 @@ class UserCalls {
   static Place Take(const Count& count, std::size_t amount, std::size_t most) {
     // Relaxed: numbers, by which nothing else is published.
     const std::size_t before = count->fetch_add(amount, std::memory_order_relaxed);
-    if (before == 0 || before + amount <= most) {
+    if (amount == 0 || before == 0 || before + amount <= most) {
       return Place(count.get(), [count, amount](const void*) {
         count->fetch_sub(amount, std::memory_order_relaxed);
       });

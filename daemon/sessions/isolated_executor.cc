@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <deque>
 #include <system_error>
 #include <thread>
@@ -97,7 +98,10 @@ void IsolatedExecutor::Stop() {
   MutexLock lock(state_->mutex);
   state_->stopping = true;
   state_->changed.NotifyAll();
-  while (!state_->ended && state_->changed.WaitUntil(state_->mutex, deadline)) {
+  // What is held up now keeps nothing from being done that was asked for before.
+  while (!state_->ended && Clock::now() < deadline) {
+    Relieve(state_);
+    state_->changed.WaitUntil(state_->mutex, std::min(deadline, Clock::now() + kHeldUp / 2));
   }
 }
 

@@ -44,28 +44,38 @@ absl::StatusOr<std::shared_ptr<EngineClient>> Supervisor::HandOver(absl::string_
   if (absl::Status status = CheckPlaces(request); !status.ok()) return status;
   std::unique_ptr<SessionResources> session = lobby_->Take(token);
   if (session == nullptr) {
-    // It has joined already, or is about to.
-    if (auto engine = engines_->Find(token)) return engine;
-    return UnknownToken();
+    const std::shared_ptr<EngineClient> engine = engines_->Find(token);
+    if (engine == nullptr) return UnknownToken();
+    // It has joined already, or is about to, or its engine has refused it and may take it now.
+    if (request.job_id() != engine->job_id()) {
+      return absl::InvalidArgumentError(absl::StrCat("this session has asked for a place in job '",
+                                                     engine->job_id(),
+                                                     "' before, and can have none in another one"));
+    }
+    if (absl::Status status = CheckAndFindKey(request, engine->uid(), job_key); !status.ok()) {
+      return status;
+    }
+    return engine;
   }
   auto engine = HandOver(std::move(session), request, job_key);
   lobby_->Settle();
   return engine;
 }
 
+absl::Status Supervisor::CheckAndFindKey(const v1::JoinRequest& request, uid_t uid,
+                                         std::string& job_key) {
+  const MutexLock lock(mutex_);
+  const DoorKey key = JobKey(options_.cluster_key, request.job_id(), request.secret(), uid);
+  job_key.assign(reinterpret_cast<const char*>(key.data()), key.size());
+  return CheckJoin(request,
+                   {options_.config, options_.peer_address, !options_.cluster_key.empty()});
+}
+
 absl::StatusOr<std::shared_ptr<EngineClient>> Supervisor::HandOver(
     std::unique_ptr<SessionResources> session, const v1::JoinRequest& request,
     std::string& job_key) {
   const uid_t uid = session->peer.uid;
-  absl::Status status;
-  {
-    const MutexLock lock(mutex_);
-    status =
-        CheckJoin(request, {options_.config, options_.peer_address, !options_.cluster_key.empty()});
-    const DoorKey key = JobKey(options_.cluster_key, request.job_id(), request.secret(), uid);
-    job_key.assign(reinterpret_cast<const char*>(key.data()), key.size());
-  }
-  if (!status.ok()) {
+  if (absl::Status status = CheckAndFindKey(request, uid, job_key); !status.ok()) {
     engines_->NoteTurnedAway(uid, request.job_id(), std::string(status.message()));
     lobby_->Add(std::move(session));
     return status;
@@ -83,8 +93,6 @@ std::function<void()> Supervisor::Join(const Caller& caller, absl::string_view t
   order.caller = caller;
   order.token = std::string(token);
   order.request = request.SerializeAsString();
-  // For one that has joined already, which the engine says: any key will do.
-  order.job_key = std::string(sizeof(DoorKey), '\0');
   const auto engine = HandOver(token, request, order.job_key);
   if (!engine.ok()) {
     answer(engine.status(), {});
@@ -189,7 +197,10 @@ v1::StatusReply Supervisor::DescribeStatus(const Caller& caller, const std::stri
   const NodeDrain::State drain = drain_->state();
   reply.set_state(drain.IsDraining() ? "draining" : "serving");
   reply.set_ending(drain.ending);
-  reply.set_engine_program_replaced(engines_->program().IsReplaced());
+  // Asks the file system: for those alone who answer for it.
+  if (caller.is_operator) {
+    reply.set_engine_program_replaced(engines_->program().IsReplaced());
+  }
   if (drain.IsDraining()) {
     reply.set_draining_seconds(std::chrono::duration<double>(now - *drain.since).count());
   }

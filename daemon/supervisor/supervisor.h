@@ -99,6 +99,9 @@ class Supervisor final : public EngineControl {
                                                          const v1::JoinRequest& request,
                                                          std::string& job_key)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // What is wrong with the request, and the key of its job's connections to other nodes.
+  absl::Status CheckAndFindKey(const v1::JoinRequest& request, uid_t uid, std::string& job_key)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // To the engine that has the session.
   template <typename Request, typename Reply>
   void Forward(v1::EngineCallKind kind, const Caller& caller, absl::string_view token,

@@ -113,11 +113,11 @@ void Supervisor::List(v1::EngineCallKind kind, const Caller& caller, const Reque
 
 void Supervisor::ListJobs(const Caller& caller, const v1::ListJobsRequest& request,
                           Answer<v1::JobsReply> answer) {
-  const auto add_ended = [this, caller, request](v1::JobsReply* reply) {
+  const auto add_ended = [engines = engines_, caller, request](v1::JobsReply* reply) {
     std::uint32_t hidden = reply->hidden_jobs();
     std::size_t bytes = reply->ByteSizeLong();
     std::size_t left_out = 0;
-    engines_->ForEachEnded([&](const v1::Job& job) {
+    engines->ForEachEnded([&](const v1::Job& job) {
       if (!MayShow(caller, job.uid())) {
         ++hidden;
       } else if (request.job_id().empty() || request.job_id() == job.job_id()) {

@@ -142,8 +142,10 @@ absl::StatusOr<std::size_t> Channel::Receive() {
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostSentFds * sizeof(int))> control{};
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
+  if (limits_.takes_fds) {  // else the kernel closes what is sent along
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+  }
   const ssize_t received = ::recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   const int error = errno;
   incoming_.resize(before + static_cast<std::size_t>(std::max<ssize_t>(received, 0)));
@@ -163,8 +165,7 @@ absl::StatusOr<std::size_t> Channel::Receive() {
     }
   }
   const bool lost = (message.msg_flags & MSG_CTRUNC) != 0;
-  if (!limits_.takes_fds && (lost || !fds.empty())) {
-    Drop(std::move(fds));
+  if (!limits_.takes_fds && lost) {
     return absl::InvalidArgumentError("descriptors, where there are none");
   }
   std::move(fds.begin(), fds.end(), std::back_inserter(incoming_fds_));

@@ -35,6 +35,7 @@ absl::StatusOr<v1::DrainReply> AwaitEmpty(AdminClient& client, v1::DrainReply re
   const Clock::time_point deadline =
       Clock::now() +
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(wait_seconds));
+  bool ending = false;
   while (reply.sessions() > 0) {
     if (Clock::now() >= deadline) {
       return absl::AbortedError(absl::StrCat(
@@ -43,7 +44,14 @@ absl::StatusOr<v1::DrainReply> AwaitEmpty(AdminClient& client, v1::DrainReply re
     }
     std::this_thread::sleep_for(kLook);
     const absl::StatusOr<v1::StatusReply> status = client.GetStatus(Clock::now() + kCallTimeout);
+    // It ends when the last one has gone, and has done so.
+    if (ending && absl::IsUnavailable(status.status())) {
+      reply.set_sessions(0);
+      reply.set_jobs(0);
+      return reply;
+    }
     if (!status.ok()) return status.status();
+    ending = status->ending();
     reply.set_state(status->state());
     reply.set_sessions(status->sessions());
     reply.set_jobs(status->jobs());

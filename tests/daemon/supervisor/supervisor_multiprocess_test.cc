@@ -62,6 +62,20 @@ TEST_CASE("Supervisor: a join that is refused leaves its session in the lobby") 
   CHECK(node.Join(trainer.token, "job").message() == "");
 }
 
+TEST_CASE("Supervisor: a join of a session that an engine has is checked as its first one") {
+  SupervisedNode node;
+  AttachedTrainer trainer = node.Attach();
+  REQUIRE(node.Join(trainer.token, "job").message() == "");
+  v1::JoinRequest heavy = SupervisedNode::RequestOf("job", 0, 1);
+  heavy.set_weight(1000);
+  CHECK(absl::IsInvalidArgument(AnswerOf(node.BeginJoin(trainer.token, heavy)).status));
+  const absl::Status other = node.Join(trainer.token, "other");
+  CHECK(absl::IsInvalidArgument(other));
+  CHECK(other.message() ==
+        "this session has asked for a place in job 'job' before, and can have none in another one");
+  CHECK(absl::IsFailedPrecondition(node.Join(trainer.token, "job")));
+}
+
 TEST_CASE("Supervisor: two joins of one session at once, and one of them is refused") {
   SupervisedNode node;
   AttachedTrainer trainer = node.Attach();
