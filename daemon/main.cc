@@ -36,6 +36,7 @@
 #include "daemon/service/link_wait.h"
 #include "daemon/service/process_signals.h"
 #include "daemon/service/ready_file.h"
+#include "daemon/service/reloader.h"
 #include "daemon/service/service_manager.h"
 #include "daemon/service/start_check.h"
 #include "daemon/version.h"
@@ -46,6 +47,8 @@ namespace {
 
 // How often the main thread looks at the links and at the drain's progress.
 constexpr std::chrono::milliseconds kLook{200};
+// The same while settings are read again.
+constexpr std::chrono::milliseconds kReloadLook{10};
 
 int Complain(ExitCode code, const absl::Status& status) {
   // Each line has its priority if it goes to the journal.
@@ -104,25 +107,40 @@ struct Serving {
   std::string status;  // for the service manager
 };
 
-// On SIGHUP. A configuration that is wrong leaves everything as it is.
-void Reload(Daemon& daemon, Serving& serving) {
+// On SIGHUP, at once.
+void StartLogAnew() {
   if (absl::Status status = ReopenLog(); !status.ok()) {
     LogError(absl::StrCat("SIGHUP: the log file can't be reopened, the old one is kept: ",
                           status.message()));
   }
-  absl::StatusOr<LoadedConfig> loaded = LoadConfig(serving.line, SystemConfigEnvironment());
-  absl::Status status = loaded.status();
-  if (status.ok()) status = daemon.Reload(loaded->config);
-  if (!status.ok()) {
+}
+
+// What SIGHUP reads, on a thread of its own.
+Reloader::Read BeginReload(const CommandLine& line, Daemon& daemon) {
+  return [line, admit = daemon.ForReload()]() -> absl::StatusOr<Reloaded> {
+    absl::StatusOr<LoadedConfig> loaded = LoadConfig(line, SystemConfigEnvironment());
+    if (!loaded.ok()) return loaded.status();
+    absl::StatusOr<std::shared_ptr<Admission>> admission = admit(loaded->config);
+    if (!admission.ok()) return admission.status();
+    return Reloaded{*std::move(loaded), *std::move(admission)};
+  };
+}
+
+// A configuration that is wrong leaves everything as it is.
+void TakeOver(absl::StatusOr<Reloaded> reloaded, Daemon& daemon, Serving& serving) {
+  if (!reloaded.ok()) {
     LogError(
         absl::StrCat("SIGHUP: the configuration is refused, and all settings stay as they "
                      "were: ",
-                     status.message()));
+                     reloaded.status().message()));
     return;
   }
-  const ChangedSettings changed = CompareConfigs(serving.written, loaded->config);
-  TakeReloaded(loaded->config, serving.config);
-  TakeReloaded(loaded->config, serving.written);
+  for (const std::string& warning : reloaded->loaded.warnings) LogWarning(warning);
+  const Config& loaded = reloaded->loaded.config;
+  daemon.Reload(loaded, std::move(reloaded->admission));
+  const ChangedSettings changed = CompareConfigs(serving.written, loaded);
+  TakeReloaded(loaded, serving.config);
+  TakeReloaded(loaded, serving.written);
   // Said while the level is the one at which it is read.
   const auto tell = [&changed] {
     LogInfo(absl::StrCat(
@@ -142,15 +160,20 @@ void RunUntilStopped(Daemon& daemon, Serving& serving, const ProcessSignals& sig
                      ServiceManager& manager, LinkWait& links) {
   Clock::time_point drain_deadline = Clock::time_point::max();
   bool draining = false;
+  Reloader reloader([&] { return BeginReload(serving.line, daemon); });
   for (;;) {
-    const int signal = signals.Wait(kLook);
+    const int signal = signals.Wait(reloader.IsUnderWay() ? kReloadLook : kLook);
     const Clock::time_point now = Clock::now();
     manager.Watch(daemon.heartbeat(), now);
     TakeLinks(links, daemon, serving.config);
     if (signal == SIGHUP) {
       if (!draining) manager.Reloading();
-      Reload(daemon, serving);
-      if (!draining) manager.Ready(serving.status);
+      StartLogAnew();
+      reloader.Ask(now);
+    }
+    if (auto reloaded = reloader.Take(now)) {
+      TakeOver(*std::move(reloaded), daemon, serving);
+      if (!draining && !reloader.IsUnderWay()) manager.Ready(serving.status);
     }
     if (signal == SIGINT || (signal == SIGTERM && draining)) {
       LogInfo("stopping at once");

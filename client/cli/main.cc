@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "client/cli/command_line/command_line.h"
 #include "client/cli/command_line/completion.h"
+#include "client/cli/query/drain_command.h"
 #include "client/cli/query/exit_code.h"
 #include "client/cli/query/query_command.h"
 #include "client/cli/query/version_command.h"
@@ -29,6 +30,8 @@ int Main(std::span<const char* const> arguments) {
       return kDone;
     case CommandLine::Action::kQuery:
       return QueryCommand(line->query);
+    case CommandLine::Action::kDrain:
+      return DrainCommand(line->drain);
     case CommandLine::Action::kRun:
       return RunCommand(line->run);
     case CommandLine::Action::kTrace:

@@ -15,14 +15,15 @@ namespace ringd {
 absl::StatusOr<Admission> Admission::Create(const Config& config) {
   Admission admission;
   if (absl::Status status = admission.TakeNames(config); !status.ok()) return status;
-  admission.places_ = std::make_shared<SessionPlaces>(admission.LimitsOf(config));
+  admission.limits_ = admission.LimitsOf(config);
+  admission.places_ = std::make_shared<SessionPlaces>(admission.limits_);
   return admission;
 }
 
 absl::StatusOr<Admission> Admission::Renew(const Config& config) const {
   Admission admission;
   if (absl::Status status = admission.TakeNames(config); !status.ok()) return status;
-  places_->SetLimits(admission.LimitsOf(config));
+  admission.limits_ = admission.LimitsOf(config);
   admission.places_ = places_;
   return admission;
 }

@@ -36,8 +36,9 @@ class Admission {
   //   not exist.
   static absl::StatusOr<Admission> Create(const Config& config);
   // The same for other settings, with the places of this one, of which those that are taken stay
-  // taken.
+  // taken. Their number is the former one until TakeEffect.
   absl::StatusOr<Admission> Renew(const Config& config) const;
+  void TakeEffect() { places_->SetLimits(limits_); }
 
   // May take as long as the user database does.
   UserVerdict Ask(const PeerCredentials& peer) const;
@@ -66,7 +67,8 @@ class Admission {
   std::set<uid_t> users_;
   std::set<gid_t> groups_;
   uid_t own_user_ = 0;
-  std::set<gid_t> operators_;              // at most one
+  std::set<gid_t> operators_;  // at most one
+  SessionPlaces::Limits limits_;
   std::shared_ptr<SessionPlaces> places_;  // shared: this object is moved, and a mutex is not
 };
 

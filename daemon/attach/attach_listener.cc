@@ -84,15 +84,12 @@ absl::Status AttachListener::Open() {
   return absl::OkStatus();
 }
 
-absl::Status AttachListener::Reload(const Config& config) {
-  absl::StatusOr<Admission> renewed = admission()->Renew(config);
-  if (!renewed.ok()) return renewed.status();
+void AttachListener::Use(std::shared_ptr<Admission> renewed) {
   MutexLock lock(admission_mutex_);
-  admission_ = std::make_shared<Admission>(*std::move(renewed));
-  return absl::OkStatus();
+  admission_ = std::move(renewed);
+  admission_->TakeEffect();
 }
 
-// Kept by whoever asks it: another one may take its place meanwhile.
 std::shared_ptr<Admission> AttachListener::admission() {
   MutexLock lock(admission_mutex_);
   return admission_;

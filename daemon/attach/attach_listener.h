@@ -59,6 +59,8 @@ struct AttachCallbacks {
   std::function<bool(pid_t, Clock::time_point since)> is_engine = [](pid_t, Clock::time_point) {
     return false;
   };
+  // True: attaches are refused with kFailedPrecondition. gRPC connections are served all the same.
+  std::function<bool()> is_draining = [] { return false; };
   // Asks the user database; alone on a thread that may wait for it.
   UserQuestions::Ask ask_user = [](const Admission& admission, const PeerCredentials& peer) {
     return admission.Ask(peer);
@@ -71,7 +73,7 @@ struct AttachCallbacks {
 // most, and root last. Nor can the user database: who is not known at sight waits for it aside,
 // twice as long, and others go on.
 //
-// Thread safety: Reload, Drain and Stop from any thread.
+// Thread safety: admission, Use and Stop from any thread.
 // Ownership: owns the socket file, which is removed by Stop, and the connections until they are
 //   handed on.
 class AttachListener {
@@ -94,13 +96,12 @@ class AttachListener {
                                                                AttachCallbacks callbacks);
   ~AttachListener();
 
-  // Takes over whom `config` admits, who of them is an operator, and how many trainers may be
-  // attached. Who is connected stays so.
-  //   kInvalidArgument: see Admission; then nothing has changed.
-  absl::Status Reload(const Config& config) ABSL_LOCKS_EXCLUDED(admission_mutex_);
-
-  // From now on attaches are refused with kFailedPrecondition; gRPC connections are still served.
-  void Drain() noexcept { draining_.store(true, std::memory_order_relaxed); }
+  // Who is admitted. Never null; kept by whoever asks it, since another one may take its place
+  // meanwhile.
+  std::shared_ptr<Admission> admission() ABSL_LOCKS_EXCLUDED(admission_mutex_);
+  // From now on this one, which was renewed from that, says who is admitted, who of them is an
+  // operator, and how many trainers may be attached. Who is connected stays so.
+  void Use(std::shared_ptr<Admission> renewed) ABSL_LOCKS_EXCLUDED(admission_mutex_);
 
   // Ends the thread and removes the socket file. Connections under way are closed. Idempotent.
   void Stop();
@@ -146,7 +147,6 @@ class AttachListener {
   absl::Status TryAttach(PendingConnection& connection, const UserVerdict& verdict);
   absl::Status CheckGrpcLimits(uid_t uid) const;
   bool HasRoomForRefused() const;
-  std::shared_ptr<Admission> admission() ABSL_LOCKS_EXCLUDED(admission_mutex_);
   void LogConnection(absl::string_view what, const PeerCredentials& peer);
 
   const std::string path_;
@@ -173,8 +173,7 @@ class AttachListener {
   Clock::time_point queue_empty_at_;
   LogLimiter log_limiter_;
 
-  std::atomic<bool> stopping_{false};  // relaxed, as the next one
-  std::atomic<bool> draining_{false};  // relaxed: nothing else is published by it
+  std::atomic<bool> stopping_{false};  // relaxed: nothing else is published by it
   std::thread thread_;
   UserQuestions questions_;  // goes first: it wakes us
 };

@@ -145,9 +145,8 @@ void AttachListener::ServeAttach(PendingConnection connection, const UserVerdict
 absl::Status AttachListener::TryAttach(PendingConnection& connection, const UserVerdict& verdict) {
   if (absl::Status status = CheckVersion(connection); !status.ok()) return status;
   if (!verdict.admitted.ok()) return verdict.admitted;
-  if (draining_.load(std::memory_order_relaxed)) {
-    return absl::FailedPreconditionError(
-        "this ringd is draining: it ends when its jobs have ended");
+  if (callbacks_.is_draining()) {
+    return absl::FailedPreconditionError("this ringd is draining: it takes no new jobs");
   }
   absl::StatusOr<std::shared_ptr<const void>> place = admission()->TakePlace(connection.peer().uid);
   if (!place.ok()) return place.status();

@@ -14,9 +14,9 @@ namespace ringd {
 // peer_address.
 std::vector<std::string> LinksOf(const Config& config);
 
-// What keeps interfaces from carrying data, in words: "eth1 has no carrier; eth2 is down". Empty:
-// nothing. One that does not exist is left to ResolveNetwork, which lists those that do. Does not
-// block.
+// What keeps interfaces from carrying data, in words: "eth1 has no carrier; eth2 does not exist".
+// Empty: nothing. Addresses that mean nothing on other nodes (fe80::) do not count. RDMA devices
+// are always ready. Does not block.
 std::string DescribeUnreadyLinks(const std::vector<std::string>& interfaces);
 
 }  // namespace ringd

@@ -126,15 +126,6 @@ std::string ChooseAddress(const std::vector<std::string>& candidates,
 // An RDMA device is named with its port, an interface without one.
 bool NamesPort(const std::string& data_interface) { return absl::StrContains(data_interface, ':'); }
 
-bool IsRdmaDevice(const std::string& name, absl::string_view rdma_devices) {
-  const std::string device = name.substr(0, name.find(':'));
-  if (device.empty() || device == "." || device == ".." || absl::StrContains(device, '/')) {
-    return false;
-  }
-  std::error_code error;
-  return std::filesystem::exists(absl::StrCat(rdma_devices, "/", device), error);
-}
-
 absl::Status ChooseBackend(Config& config, bool any_rdma) {
   if (config.backend == "auto") {
     config.backend = any_rdma || config.transports != kDefaultTransports ? "ucx" : "tcp";
@@ -151,6 +142,15 @@ absl::Status ChooseBackend(Config& config, bool any_rdma) {
 }
 
 }  // namespace
+
+bool IsRdmaDevice(absl::string_view name, absl::string_view rdma_devices) {
+  const absl::string_view device = name.substr(0, name.find(':'));
+  if (device.empty() || device == "." || device == ".." || absl::StrContains(device, '/')) {
+    return false;
+  }
+  std::error_code error;
+  return std::filesystem::exists(absl::StrCat(rdma_devices, "/", device), error);
+}
 
 absl::Status ResolveNetwork(Config& config, absl::string_view rdma_devices) {
   absl::StatusOr<HostPort> peer = ParseHostPort(config.peer_address);

@@ -15,6 +15,9 @@ namespace ringd {
 // Where the kernel lists RDMA devices, by the names that UCX has for them.
 inline constexpr absl::string_view kRdmaDevices = "/sys/class/infiniband";
 
+// True of one of data_interfaces that is an RDMA device of this machine, with a port or without.
+bool IsRdmaDevice(absl::string_view name, absl::string_view rdma_devices = kRdmaDevices);
+
 // Sets node_name, the host of peer_address (from peer_interface), advertised_host and
 // data_interfaces where they are empty, and backend where it is "auto"; what is set stays. An
 // address of no local interface leaves data_interfaces empty: serving on it will fail with a

@@ -147,8 +147,8 @@ std::vector<Setting> MakeTable() {
       {"transports", Kind::kText, &C::transports,
        "UCX transports between nodes, in UCX's words (UCX_TLS), such as \"tcp,self\" or \"all\""},
       {"link_timeout", Kind::kDuration, &C::link_timeout,
-       "how long a start waits until peer_interface and data_interfaces have a carrier and an "
-       "address; 0: not at all",
+       "how long a start waits until peer_interface and data_interfaces exist and have a carrier "
+       "and an address; 0: not at all",
        0, Nanos(hours(1))},
       {"data_interfaces", Kind::kList, &C::data_interfaces,
        "network interfaces for data between nodes, which they share, each in a network of its own; "

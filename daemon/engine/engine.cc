@@ -118,9 +118,10 @@ void Engine::Reload(const Config& config) {
   commands_.Post([this, config] { options_.config = config; });
 }
 
-void Engine::Drain() {
-  commands_.Post([this] {
-    draining_ = true;
+void Engine::SetDraining(bool draining) {
+  commands_.Post([this, draining] {
+    draining_ = draining;
+    if (!draining) return;
     // Their missing ranks will be refused, so there is nothing to wait for.
     for (const auto& job : jobs_) {
       if (job->state() != Job::State::kJoining) continue;

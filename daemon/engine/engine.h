@@ -98,8 +98,8 @@ class Engine final : private PeerEvents {
   // (Setting::reloaded). Jobs that there are keep theirs.
   void Reload(const Config& config);
 
-  // Nobody joins any more: jobs that gather ranks can't start.
-  void Drain();
+  // While it drains nobody joins: jobs that gather ranks can't start.
+  void SetDraining(bool draining);
   // Somebody wanted to join the job here and was refused before his session came: the job's ranks
   // hear `why` if it can't start.
   void NoteTurnedAway(std::string why);

@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "proto/rpc/admin.pb.h"
 #include "proto/rpc/client.pb.h"
@@ -28,6 +29,12 @@ struct Caller {
 
 // What is answered to a trainer's call that needs a job and comes before its Join.
 inline absl::Status NotJoined() { return absl::FailedPreconditionError("join a job first"); }
+
+// What is answered to a Join while ringd drains.
+inline absl::Status TakesNoNewJobs(absl::string_view node_name) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("ringd on ", node_name, " is draining: it takes no new jobs"));
+}
 
 // Takes the answer to a call; the reply counts only if the status is OK. Runs exactly once, on a
 // thread that is not the engine's: perhaps before the call has returned.
@@ -79,6 +86,8 @@ class EngineControl {
 
   virtual void GetStatus(const Caller& caller, Answer<v1::StatusReply> answer) = 0;
   virtual void GetGpus(const Caller& caller, Answer<v1::GpusReply> answer) = 0;
+  virtual void Drain(const Caller& caller, const v1::DrainRequest& request,
+                     Answer<v1::DrainReply> answer) = 0;
   virtual void ListJobs(const Caller& caller, const v1::ListJobsRequest& request,
                         Answer<v1::JobsReply> answer) = 0;
   virtual void ListCommunicators(const Caller& caller, const v1::ListCommunicatorsRequest& request,

@@ -32,11 +32,7 @@ void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request,
     return done(absl::FailedPreconditionError("this session has joined a job already"), {});
   }
   // Its session came before the drain, this after it: nobody else comes for the job.
-  if (draining_) {
-    return done(absl::FailedPreconditionError(absl::StrCat("ringd on ", options_.config.node_name,
-                                                           " is draining: it takes no new jobs")),
-                {});
-  }
+  if (draining_) return done(TakesNoNewJobs(options_.config.node_name), {});
   const uid_t uid = entry->session->peer().uid;
   const auto open = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& job) {
     return job->Open() && job->options().uid == uid && job->options().job_id == request.job_id();

@@ -172,7 +172,7 @@ absl::Status EngineService::Obey(v1::ToEngine order, std::vector<UniqueFd> fds) 
       return absl::OkStatus();
     }
     case v1::ToEngine::kDrain:
-      engine_->Drain();
+      engine_->SetDraining(!order.drain().undo());
       return absl::OkStatus();
     case v1::ToEngine::kTurnedAway:
       engine_->NoteTurnedAway(order.turned_away().why());

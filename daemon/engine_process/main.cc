@@ -2,7 +2,9 @@
 // through descriptor 3 (daemon/channel); it ends with its job, or with ringd.
 //
 // Exit codes: daemon/service/exit_code.h; kExitUsage also if it was started by somebody else.
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <string>
@@ -16,6 +18,7 @@
 #include "daemon/engine_process/walls.h"
 #include "daemon/logging/log.h"
 #include "daemon/logging/log_setup.h"
+#include "daemon/processes/spawn.h"
 #include "daemon/service/exit_code.h"
 #include "daemon/supervisor/engine_process.h"
 #include "daemon/version.h"
@@ -66,6 +69,9 @@ int Serve(WallOptions walls) {
 }  // namespace ringd
 
 int main(int argc, char** argv) {
+  // ringd has started it by this descriptor, which has given it its name, too.
+  ::close(ringd::kProgramDescriptor);
+  ::prctl(PR_SET_NAME, "ringd-engine", 0, 0, 0);
   const absl::string_view argument = argc > 1 ? argv[1] : "";
   if (argument == "--version") {
     std::printf("ringd-engine %s\n", ringd::kRingdVersion);

@@ -22,9 +22,9 @@ void ExpectedJobs::Remove(ExpectationId id) {
   std::erase_if(entries_, [id](const Entry& entry) { return entry.id == id; });
 }
 
-void ExpectedJobs::Drain() {
+void ExpectedJobs::SetDraining(bool draining) {
   MutexLock lock(mutex_);
-  draining_ = true;
+  draining_ = draining;
 }
 
 void ExpectedJobs::Release(uid_t user) {

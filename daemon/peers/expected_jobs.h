@@ -47,8 +47,8 @@ class ExpectedJobs final : public DoorReception {
 
   ExpectationId Add(ExpectedJob job) ABSL_LOCKS_EXCLUDED(mutex_);
   void Remove(ExpectationId id) ABSL_LOCKS_EXCLUDED(mutex_);
-  // From now on a node that finds no job is told that none will come.
-  void Drain() ABSL_LOCKS_EXCLUDED(mutex_);
+  // While it drains, a node that finds no job is told that none will come.
+  void SetDraining(bool draining) ABSL_LOCKS_EXCLUDED(mutex_);
   void Release(uid_t user) ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Consider(const DoorHello& hello, DoorConsideration& answer) override

@@ -23,8 +23,8 @@ LocalControlDoor::~LocalControlDoor() {
   door_->RemoveReception(DoorPurpose::kControl, expected_.get());
 }
 
-void LocalControlDoor::RefuseNewJobs() {
-  expected_->Drain();
+void LocalControlDoor::RefuseNewJobs(bool refuse) {
+  expected_->SetDraining(refuse);
   door_->Reconsider();
 }
 

@@ -27,8 +27,8 @@ class LocalControlDoor final : public ControlDoor {
   LocalControlDoor(Door* door, std::uint32_t door_flags);
   ~LocalControlDoor() override;
 
-  // From now on nodes of jobs that are not expected are refused for good: this ringd drains.
-  void RefuseNewJobs();
+  // Whether nodes of jobs that are not expected are refused for good: this ringd drains.
+  void RefuseNewJobs(bool refuse);
 
   void Start(Handlers handlers) override;
   ExpectationId Expect(ExpectedJob job) override;

@@ -17,6 +17,9 @@ namespace ringd {
 namespace {
 
 constexpr int kDescriptor3 = 3;
+constexpr int kHighestOfChild = kProgramDescriptor;
+static_assert(kProgramDescriptor == kDescriptor3 + 1);
+constexpr char kProgramPath[] = "/proc/self/fd/4";
 
 // The environment but what is between systemd and ringd.
 std::vector<char*> Environment() {
@@ -33,8 +36,8 @@ std::vector<char*> Environment() {
 
 // A descriptor is no good as a source if its number is one that the child's own get before.
 absl::StatusOr<int> AboveTheChilds(int fd, UniqueFd& copy) {
-  if (fd < 0 || fd > kDescriptor3) return fd;
-  copy.Reset(::fcntl(fd, F_DUPFD_CLOEXEC, kDescriptor3 + 1));
+  if (fd < 0 || fd > kHighestOfChild) return fd;
+  copy.Reset(::fcntl(fd, F_DUPFD_CLOEXEC, kHighestOfChild + 1));
   if (!copy.valid()) return ErrnoStatus(errno, "fcntl");
   return copy.get();
 }
@@ -48,6 +51,15 @@ absl::Status SpawnStatus(int error, const std::string& program) {
                    "(systemd's TasksMax) or of the machine is reached"));
 }
 
+// What the child has as `number`: `from`, or nothing.
+void GiveOrClose(posix_spawn_file_actions_t& actions, int from, int number) {
+  if (from >= 0) {
+    ::posix_spawn_file_actions_adddup2(&actions, from, number);
+  } else {
+    ::posix_spawn_file_actions_addclose(&actions, number);  // no error if there is none
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<Pipe> MakePipe() {
@@ -59,13 +71,15 @@ absl::StatusOr<Pipe> MakePipe() {
 }
 
 absl::StatusOr<pid_t> Spawn(const SpawnOrder& order) {
-  UniqueFd copies[3];
+  UniqueFd copies[4];
   const auto output = AboveTheChilds(order.standard_output, copies[0]);
   if (!output.ok()) return output.status();
   const auto errors = AboveTheChilds(order.standard_error, copies[1]);
   if (!errors.ok()) return errors.status();
   const auto third = AboveTheChilds(order.descriptor_3, copies[2]);
   if (!third.ok()) return third.status();
+  const auto program = AboveTheChilds(order.program, copies[3]);
+  if (!program.ok()) return program.status();
 
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
@@ -74,9 +88,9 @@ absl::StatusOr<pid_t> Spawn(const SpawnOrder& order) {
   ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_adddup2(&actions, *output, STDOUT_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, *errors, STDERR_FILENO);
-  if (*third >= 0) ::posix_spawn_file_actions_adddup2(&actions, *third, kDescriptor3);
-  ::posix_spawn_file_actions_addclosefrom_np(&actions,
-                                             *third < 0 ? kDescriptor3 : kDescriptor3 + 1);
+  GiveOrClose(actions, *third, kDescriptor3);
+  GiveOrClose(actions, *program, kProgramDescriptor);
+  ::posix_spawn_file_actions_addclosefrom_np(&actions, kHighestOfChild + 1);
   sigset_t none;
   sigset_t all;
   sigemptyset(&none);
@@ -94,8 +108,8 @@ absl::StatusOr<pid_t> Spawn(const SpawnOrder& order) {
   argv.push_back(nullptr);
   std::vector<char*> variables = Environment();
   pid_t pid = -1;
-  const int error =
-      ::posix_spawn(&pid, argv[0], &actions, &attributes, argv.data(), variables.data());
+  const char* const path = order.program < 0 ? argv[0] : kProgramPath;
+  const int error = ::posix_spawn(&pid, path, &actions, &attributes, argv.data(), variables.data());
   ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
   if (error != 0) return SpawnStatus(error, order.arguments[0]);

@@ -20,9 +20,15 @@ struct Pipe {
 // What the kernel says. Any thread; never blocks.
 absl::StatusOr<Pipe> MakePipe();
 
+// What SpawnOrder::program becomes in the child.
+inline constexpr int kProgramDescriptor = 4;
+
 struct SpawnOrder {
-  // The first is the program's path.
+  // The first is the program's path, unless `program` is it.
   std::vector<std::string> arguments;
+  // The program, open (O_PATH will do), whatever its path leads to meanwhile. The child has it as
+  // kProgramDescriptor: a script's interpreter reads it there. -1: by its path.
+  int program = -1;
   int standard_output = -1;
   int standard_error = -1;
   // Becomes the child's descriptor 3; -1: it has none.

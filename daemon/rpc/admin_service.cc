@@ -14,6 +14,7 @@ class AdminService final : public v1::Admin::CallbackService {
       : engine_(engine), caller_(caller), calls_(std::move(calls)) {}
 
   // The synchronous forms are not meant to be hidden.
+  using v1::Admin::CallbackService::Drain;
   using v1::Admin::CallbackService::GetGpus;
   using v1::Admin::CallbackService::GetStatus;
   using v1::Admin::CallbackService::ListCommunicators;
@@ -31,6 +32,12 @@ class AdminService final : public v1::Admin::CallbackService {
   grpc::ServerUnaryReactor* GetGpus(grpc::CallbackServerContext*, const v1::GetGpusRequest*,
                                     v1::GpusReply* reply) override {
     return Serve(calls_, reply, [&](auto answer) { engine_->GetGpus(caller_, std::move(answer)); });
+  }
+
+  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext*, const v1::DrainRequest* request,
+                                  v1::DrainReply* reply) override {
+    return Serve(calls_, reply,
+                 [&](auto answer) { engine_->Drain(caller_, *request, std::move(answer)); });
   }
 
   grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext*,

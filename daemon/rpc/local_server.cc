@@ -21,7 +21,10 @@ LocalServer::LocalServer(EngineControl* engine, const UserCalls::Limits& limits,
 LocalServer::~LocalServer() { Shutdown(Clock::now()); }
 
 std::shared_ptr<const void> LocalServer::AddConnection(UniqueFd socket, const Caller& caller) {
+  // Ended without the lock, for which a call that one of them still answers may wait (SetServing).
+  std::vector<std::unique_ptr<UserServer>> idle;
   MutexLock lock(mutex_);
+  if (servers_.size() >= kKeptServers && !servers_.contains(caller)) idle = TakeIdle();
   const absl::StatusOr<UserServer*> server = ServerOf(caller);
   if (!server.ok()) {
     LogError(absl::StrCat("a connection of uid ", caller.uid,
@@ -34,15 +37,23 @@ std::shared_ptr<const void> LocalServer::AddConnection(UniqueFd socket, const Ca
 absl::StatusOr<UserServer*> LocalServer::ServerOf(const Caller& caller) {
   const auto found = servers_.find(caller);
   if (found != servers_.end()) return found->second.get();
-  if (servers_.size() >= kKeptServers) DropIdle();
   absl::StatusOr<std::unique_ptr<UserServer>> started = UserServer::Start(engine_, caller, limits_);
   if (!started.ok()) return started.status();
   (*started)->SetServing(serving_);
   return servers_.emplace(caller, *std::move(started)).first->second.get();
 }
 
-void LocalServer::DropIdle() {
-  std::erase_if(servers_, [](const auto& entry) { return entry.second->Idle(); });
+std::vector<std::unique_ptr<UserServer>> LocalServer::TakeIdle() {
+  std::vector<std::unique_ptr<UserServer>> idle;
+  for (auto it = servers_.begin(); it != servers_.end();) {
+    if (it->second->Idle()) {
+      idle.push_back(std::move(it->second));
+      it = servers_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  return idle;
 }
 
 void LocalServer::RefuseConnection(UniqueFd socket) { refusing_->AddConnection(std::move(socket)); }
@@ -55,8 +66,13 @@ void LocalServer::SetServing(bool serving) {
 
 void LocalServer::Shutdown(Clock::time_point deadline) {
   refusing_->Stop();
-  MutexLock lock(mutex_);
-  for (const auto& [caller, server] : servers_) server->Shutdown(deadline);
+  // Without the lock, as in AddConnection.
+  std::map<Caller, std::unique_ptr<UserServer>> servers;
+  {
+    MutexLock lock(mutex_);
+    std::swap(servers, servers_);
+  }
+  for (const auto& [caller, server] : servers) server->Shutdown(deadline);
 }
 
 }  // namespace ringd

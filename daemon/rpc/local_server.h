@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -47,7 +48,8 @@ class LocalServer {
   // sees no byte of theirs.
   void RefuseConnection(UniqueFd socket);
 
-  // What the health service answers, for the server as a whole and for each of its services.
+  // What the health service answers, for the server as a whole and for each of its services. May
+  // be called by what answers a call.
   void SetServing(bool serving) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Takes no more calls, waits for those under way and cancels what is left at `deadline`.
@@ -58,7 +60,7 @@ class LocalServer {
   LocalServer(EngineControl* engine, const UserCalls::Limits& limits,
               std::unique_ptr<RefusingServer> refusing);
   absl::StatusOr<UserServer*> ServerOf(const Caller& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void DropIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<std::unique_ptr<UserServer>> TakeIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   EngineControl* const engine_;
   const UserCalls::Limits limits_;

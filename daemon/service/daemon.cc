@@ -95,7 +95,7 @@ absl::Status Daemon::Check(const Config& config) {
   const absl::StatusOr<std::string> wire_address = WireAddress(config, door->get());
   if (!wire_address.ok()) return wire_address.status();
   // FindStartProblems has said so.
-  const absl::StatusOr<std::string> program = ResolveEngineProgram(config);
+  const absl::StatusOr<EngineProgram> program = EngineProgram::Open(config);
   if (!program.ok()) return absl::OkStatus();
   return TryEngine(*program, EngineArguments(config), TrialStart(config, *wire_address)).status();
 }
@@ -118,7 +118,7 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   peer_address_ = FormatHostPort({config.advertised_host, ParseHostPort(door_->address())->port});
   absl::StatusOr<std::string> wire_address = WireAddress(config, door_.get());
   if (!wire_address.ok()) return wire_address.status();
-  absl::StatusOr<std::string> program = ResolveEngineProgram(config);
+  absl::StatusOr<EngineProgram> program = EngineProgram::Open(config);
   if (!program.ok()) return program.status();
   absl::StatusOr<std::string> backend =
       TryEngine(*program, EngineArguments(config), TrialStart(config, *wire_address));
@@ -131,7 +131,7 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   EnginesOptions engines_options;
   engines_options.config = config;
   engines_options.version = kRingdVersion;
-  engines_options.program = *std::move(program);
+  engines_options.program = std::make_shared<const EngineProgram>(*std::move(program));
   engines_options.peer_address = peer_address_;
   engines_options.own_addresses = OwnAddresses(config, *door_);
   engines_options.wire_address = *std::move(wire_address);
@@ -152,10 +152,11 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   gpu_options.cuda_library = config.cuda_library;
   gpu_options.nccl_library = config.nccl_library;
   gpus_ = std::make_unique<GpuFinder>(std::move(gpu_options));
+  drain_ = std::make_unique<NodeDrain>([this](bool draining) { ApplyDrain(draining); });
   supervisor_ = std::make_unique<Supervisor>(
       SupervisorOptions{config, kRingdVersion, peer_address_, cluster_key_, config_file,
                         *std::move(backend)},
-      lobby_.get(), gpus_.get(), engines_.get());
+      lobby_.get(), gpus_.get(), engines_.get(), drain_.get());
   absl::StatusOr<std::unique_ptr<LocalServer>> local_server = LocalServer::Start(supervisor_.get());
   if (!local_server.ok()) return local_server.status();
   local_server_ = *std::move(local_server);
@@ -169,7 +170,8 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
        },
        [this](UniqueFd connection) { local_server_->RefuseConnection(std::move(connection)); },
        [this] { supervisor_->CountRefusedAttach(); },
-       [this](pid_t pid, Clock::time_point since) { return engines_->IsEngine(pid, since); }});
+       [this](pid_t pid, Clock::time_point since) { return engines_->IsEngine(pid, since); },
+       [this] { return drain_->state().IsDraining(); }});
   if (!listener.ok()) return listener.status();
   listener_ = *std::move(listener);
   return absl::OkStatus();
@@ -185,22 +187,27 @@ absl::Status Daemon::UseLinks(const Config& config) {
   return absl::OkStatus();
 }
 
-absl::Status Daemon::Reload(const Config& loaded) {
-  Config config = config_;
-  TakeReloaded(loaded, config);
-  if (absl::Status status = listener_->Reload(config); !status.ok()) return status;
-  config_ = config;
-  engines_->Reload(config_);
-  supervisor_->Reload(config_);
-  return absl::OkStatus();
+Daemon::Admit Daemon::ForReload() {
+  return [current = listener_->admission(),
+          config = config_](const Config& loaded) -> absl::StatusOr<std::shared_ptr<Admission>> {
+    Config changed = config;
+    TakeReloaded(loaded, changed);
+    absl::StatusOr<Admission> renewed = current->Renew(changed);
+    if (!renewed.ok()) return renewed.status();
+    return std::make_shared<Admission>(*std::move(renewed));
+  };
 }
 
-void Daemon::Drain() {
-  listener_->Drain();
-  engines_->Drain();
-  supervisor_->Drain();
-  network_->RefuseNewJobs();
-  local_server_->SetServing(false);
+void Daemon::Reload(const Config& loaded, std::shared_ptr<Admission> admission) {
+  TakeReloaded(loaded, config_);
+  listener_->Use(std::move(admission));
+  engines_->Reload(config_);
+  supervisor_->Reload(config_);
+}
+
+void Daemon::ApplyDrain(bool draining) {
+  engines_->SetDraining(draining);
+  local_server_->SetServing(!draining);
 }
 
 void Daemon::Stop() {

@@ -3,11 +3,13 @@
 #define RINGD_DAEMON_SERVICE_DAEMON_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/attach/admission.h"
 #include "daemon/attach/attach_listener.h"
 #include "daemon/config/config.h"
 #include "daemon/door/door.h"
@@ -17,6 +19,7 @@
 #include "daemon/sessions/isolated_executor.h"
 #include "daemon/supervisor/engines.h"
 #include "daemon/supervisor/lobby.h"
+#include "daemon/supervisor/node_drain.h"
 #include "daemon/supervisor/node_network.h"
 #include "daemon/supervisor/supervisor.h"
 
@@ -43,13 +46,17 @@ class Daemon {
   // More interfaces carry data than before: jobs to come use them. An error leaves them out.
   absl::Status UseLinks(const Config& config);
 
+  // Who is admitted by other settings than those that are in use. The function asks the user
+  // database, so it may take long; it may run on any thread, and outlive this.
+  //   kInvalidArgument: a user or group does not exist.
+  using Admit = std::function<absl::StatusOr<std::shared_ptr<Admission>>(const Config& loaded)>;
+  Admit ForReload();
   // Takes over the settings that may change while ringd runs (Setting::reloaded), but log_level and
-  // drain_timeout, which are others'.
-  //   kInvalidArgument: a user or group does not exist; then nothing has changed.
-  absl::Status Reload(const Config& loaded);
+  // drain_timeout, which are others'. `admission`: of these settings.
+  void Reload(const Config& loaded, std::shared_ptr<Admission> admission);
 
-  // Refuses trainers and jobs from now on; those there are go on.
-  void Drain();
+  // Refuses trainers and jobs from now on; those there are go on. For good: ringd ends.
+  void Drain() { drain_->BeginToEnd(); }
   // True when no trainer is attached. In this order: sessions go from the lobby to an engine.
   bool Idle() const { return lobby_->size() == 0 && engines_->sessions() == 0; }
   // Grows while ringd is alive, at least once a second.
@@ -60,6 +67,8 @@ class Daemon {
 
  private:
   Daemon() = default;
+  // As NodeDrain::Apply; the listener asks.
+  void ApplyDrain(bool draining);
   absl::Status StartParts(const Config& config, const std::string& config_file);
 
   Config config_;
@@ -72,6 +81,7 @@ class Daemon {
   std::unique_ptr<Engines> engines_;
   std::unique_ptr<Lobby> lobby_;
   std::unique_ptr<GpuFinder> gpus_;
+  std::unique_ptr<NodeDrain> drain_;
   std::unique_ptr<Supervisor> supervisor_;
   std::unique_ptr<LocalServer> local_server_;
   std::unique_ptr<AttachListener> listener_;

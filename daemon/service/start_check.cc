@@ -95,7 +95,7 @@ std::vector<std::string> FindStartProblems(const Config& config) {
   if (absl::Status status = Admission::Create(config).status(); !status.ok()) {
     problems.emplace_back(status.message());
   }
-  if (absl::Status status = ResolveEngineProgram(config).status(); !status.ok()) {
+  if (absl::Status status = EngineProgram::Open(config).status(); !status.ok()) {
     problems.emplace_back(status.message());
   }
   add("peer_address", config.peer_address, CheckPeerAddress(config.peer_address));

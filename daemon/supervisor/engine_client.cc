@@ -57,7 +57,7 @@ absl::StatusOr<std::shared_ptr<EngineClient>> EngineClient::Create(std::uint64_t
   return engine;
 }
 
-absl::Status EngineClient::Spawn(const std::string& program,
+absl::Status EngineClient::Spawn(const EngineProgram& program,
                                  const std::vector<std::string>& arguments) {
   absl::StatusOr<std::unique_ptr<EngineProcess>> process =
       EngineProcess::Start(program, arguments, engine_end_.get());
@@ -249,9 +249,9 @@ void EngineClient::Reload(const v1::EngineReload& reload) {
   Send(order);
 }
 
-void EngineClient::Drain() {
+void EngineClient::SetDraining(bool draining) {
   v1::ToEngine order;
-  order.mutable_drain();
+  order.mutable_drain()->set_undo(!draining);
   Send(order);
 }
 

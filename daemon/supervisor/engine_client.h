@@ -93,7 +93,7 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
   ~EngineClient();
 
   // Starts the process. One thread, the one that reaps; once.
-  absl::Status Spawn(const std::string& program, const std::vector<std::string>& arguments);
+  absl::Status Spawn(const EngineProgram& program, const std::vector<std::string>& arguments);
   // Null before; for the thread that reaps.
   EngineProcess* process() const noexcept { return process_.get(); }
 
@@ -141,7 +141,7 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
   void GiveUp(std::uint64_t call);
 
   void Reload(const v1::EngineReload& reload);
-  void Drain();
+  void SetDraining(bool draining);
   void TurnedAway(const std::string& why);
   // Tells the engine to end.
   void Stop();

@@ -47,10 +47,11 @@ std::string DescribeEngineEnd(const EngineEnd& end) {
 }
 
 absl::StatusOr<std::unique_ptr<EngineProcess>> EngineProcess::Start(
-    const std::string& program, const std::vector<std::string>& arguments, int channel) {
+    const EngineProgram& program, const std::vector<std::string>& arguments, int channel) {
   absl::StatusOr<Pipe> log = MakeLogPipe();
   if (!log.ok()) return CannotStart(log.status());
-  SpawnOrder order{.arguments = {program},
+  SpawnOrder order{.arguments = {program.path()},
+                   .program = program.file(),
                    .standard_output = log->writer.get(),
                    .standard_error = log->writer.get(),
                    .descriptor_3 = channel};

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/processes/process_end.h"
+#include "daemon/supervisor/engine_program.h"
 #include "proto/base/unique_fd.h"
 
 namespace ringd {
@@ -38,16 +39,17 @@ class EngineProcess {
   // The channel's descriptor in the engine.
   static constexpr int kChannelDescriptor = 3;
 
-  // Runs `program`, the path of ringd-engine, with these arguments after its name. It has an empty
-  // standard input, `channel` as descriptor 3, and a pipe as standard output and standard error
-  // that refuses what it has no room for, and so never holds it up. It has no other descriptor of
-  // this process, no signal blocked or ignored, and stays in the process group of this process.
+  // Runs `program` with these arguments after its name. It has an empty standard input, `channel`
+  // as descriptor 3, and a pipe as standard output and standard error that refuses what it has no
+  // room for, and so never holds it up. It has no other descriptor of this process but the program
+  // (kProgramDescriptor, which it closes), no signal blocked or ignored, and stays in the process
+  // group of this process.
   // `channel` remains the caller's, who closes it so that the engine's end is seen.
   //   Called on a thread that lasts as long as this process: the kernel kills ringd-engine when the
   //   thread that started it ends (daemon/engine_process/walls.h).
   //   As Spawn. The message begins with "the engine can't be started: ".
   static absl::StatusOr<std::unique_ptr<EngineProcess>> Start(
-      const std::string& program, const std::vector<std::string>& arguments, int channel);
+      const EngineProgram& program, const std::vector<std::string>& arguments, int channel);
   ~EngineProcess();  // End, and waits until it has been reaped
   EngineProcess(const EngineProcess&) = delete;
   EngineProcess& operator=(const EngineProcess&) = delete;

@@ -20,18 +20,24 @@ namespace {
 
 constexpr char kName[] = "ringd-engine";
 
-absl::Status CheckProgram(const std::string& path) {
+}  // namespace
+
+absl::StatusOr<EngineProgram> EngineProgram::At(std::string path) {
+  UniqueFd file(::open(path.c_str(), O_PATH | O_CLOEXEC));
   struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, path);
+  if (!file.valid() || ::fstat(file.get(), &info) != 0) return ErrnoStatus(errno, path);
   if (!S_ISREG(info.st_mode) || ::faccessat(AT_FDCWD, path.c_str(), X_OK, AT_EACCESS) != 0) {
     return ErrnoStatus(EACCES, absl::StrCat("execute ", path));
   }
-  return absl::OkStatus();
+  return EngineProgram(std::move(path), std::move(file), info.st_dev, info.st_ino);
 }
 
-}  // namespace
+bool EngineProgram::IsReplaced() const {
+  struct stat info {};
+  return ::stat(path_.c_str(), &info) != 0 || info.st_dev != device_ || info.st_ino != inode_;
+}
 
-absl::StatusOr<std::string> ResolveEngineProgram(const Config& config) {
+absl::StatusOr<EngineProgram> EngineProgram::Open(const Config& config) {
   std::string path = config.engine_program;
   if (path.empty()) {
     // A file that has been replaced is still named with its folder.
@@ -44,11 +50,11 @@ absl::StatusOr<std::string> ResolveEngineProgram(const Config& config) {
     }
     path = (self.parent_path() / kName).string();
   }
-  absl::Status status = CheckProgram(path);
-  if (status.ok()) return path;
-  return absl::FailedPreconditionError(absl::StrCat("engine_program = \"", config.engine_program,
-                                                    "\": ", status.message(), "; install ", kName,
-                                                    " beside ringd, or name it with this setting"));
+  absl::StatusOr<EngineProgram> program = At(std::move(path));
+  if (program.ok()) return program;
+  return absl::FailedPreconditionError(
+      absl::StrCat("engine_program = \"", config.engine_program, "\": ", program.status().message(),
+                   "; install ", kName, " beside ringd, or name it with this setting"));
 }
 
 std::vector<std::string> EngineArguments(const Config& config) {

@@ -2,19 +2,47 @@
 #ifndef RINGD_DAEMON_SUPERVISOR_ENGINE_PROGRAM_H_
 #define RINGD_DAEMON_SUPERVISOR_ENGINE_PROGRAM_H_
 
+#include <sys/types.h>
+
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "daemon/config/config.h"
+#include "proto/base/unique_fd.h"
 
 namespace ringd {
 
-// The path of ringd-engine: the setting engine_program, or the file of that name in the folder of
-// this process's own program. Any thread.
-//   kFailedPrecondition: there is no such program, or this user may not execute it; the message
-//   says which and names the setting.
-absl::StatusOr<std::string> ResolveEngineProgram(const Config& config);
+// The file of ringd-engine, held open: all engines of a ringd are the program that it has tried at
+// its start, also when an update has put another one in its place.
+//
+// Thread safety: any thread.
+class EngineProgram {
+ public:
+  // The setting engine_program, or the file ringd-engine in the folder of this process's own
+  // program.
+  //   kFailedPrecondition: there is no such program, or this user may not execute it; the message
+  //   says which and names the setting.
+  static absl::StatusOr<EngineProgram> Open(const Config& config);
+  // The program with that path. What the kernel says.
+  static absl::StatusOr<EngineProgram> At(std::string path);
+
+  const std::string& path() const noexcept { return path_; }
+  // For SpawnOrder::program.
+  int file() const noexcept { return file_.get(); }
+  // Its path leads to another file by now, or to none. Asks the file system.
+  bool IsReplaced() const;
+
+ private:
+  EngineProgram(std::string path, UniqueFd file, dev_t device, ino_t inode)
+      : path_(std::move(path)), file_(std::move(file)), device_(device), inode_(inode) {}
+
+  std::string path_;
+  UniqueFd file_;
+  dev_t device_;
+  ino_t inode_;
+};
 
 // What is told to ringd-engine: whether it has to reckon with other users' trainers (see
 // daemon/engine_process/walls.h). Another one is needed when that changes with a reload.

@@ -45,7 +45,7 @@ absl::StatusOr<v1::EngineStarted> AwaitStarted(Channel& channel) {
 
 }  // namespace
 
-absl::StatusOr<std::string> TryEngine(const std::string& program,
+absl::StatusOr<std::string> TryEngine(const EngineProgram& program,
                                       const std::vector<std::string>& arguments,
                                       v1::EngineStart start) {
   absl::StatusOr<std::pair<UniqueFd, UniqueFd>> ends = UnixSocketPair();
@@ -76,7 +76,7 @@ absl::StatusOr<std::string> TryEngine(const std::string& program,
   const std::string last_line = (*logs)->Finish(log);
   return absl::Status(
       started.status().code(),
-      absl::StrCat("the engine, ", program, ", can't be used: ",
+      absl::StrCat("the engine, ", program.path(), ", can't be used: ",
                    ended ? absl::StrCat("it ", DescribeEngineEnd(*(*process)->end()))
                          : std::string(started.status().message()),
                    last_line.empty() ? "" : absl::StrCat("; its last words: ", last_line)));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/supervisor/engine_program.h"
 #include "proto/rpc/engine.pb.h"
 
 namespace ringd {
@@ -15,7 +16,7 @@ namespace ringd {
 // for a job's, without a job. The transport's name. Waits 10 s at most.
 //   What the engine says; kUnavailable: it has ended without a word; kDeadlineExceeded: it says
 //   nothing.
-absl::StatusOr<std::string> TryEngine(const std::string& program,
+absl::StatusOr<std::string> TryEngine(const EngineProgram& program,
                                       const std::vector<std::string>& arguments,
                                       v1::EngineStart start);
 

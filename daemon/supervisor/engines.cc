@@ -132,10 +132,7 @@ absl::StatusOr<Engines::Client> Engines::Give(std::unique_ptr<SessionResources>&
   const std::string token = session->token;
   const MutexLock lock(mutex_);
   if (stopping_) return absl::UnavailableError("ringd is stopping");
-  if (draining_) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("ringd on ", options_.config.node_name, " is draining: it takes no new jobs"));
-  }
+  if (draining_) return TakesNoNewJobs(options_.config.node_name);
   Client engine;
   if (const auto found = by_job_.find({uid, job_id}); found != by_job_.end()) {
     engine = found->second;
@@ -211,10 +208,12 @@ void Engines::UseAddresses(const Config& config, const std::string& wire_address
   options_.exchange_address = exchange_address;
 }
 
-void Engines::Drain() {
+void Engines::SetDraining(bool draining) {
   const MutexLock lock(mutex_);
-  draining_ = true;
-  for (const auto& [number, engine] : serving_) engine->Drain();
+  draining_ = draining;
+  network_->RefuseNewJobs(draining);
+  for (const auto& [number, engine] : serving_) engine->SetDraining(draining);
+  epoll_.Wake();
 }
 
 void Engines::Stop() {

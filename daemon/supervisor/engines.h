@@ -30,6 +30,7 @@
 #include "daemon/supervisor/engine_client.h"
 #include "daemon/supervisor/engine_logs.h"
 #include "daemon/supervisor/engine_network.h"
+#include "daemon/supervisor/engine_program.h"
 #include "daemon/supervisor/engine_watchdog.h"
 #include "daemon/supervisor/job_generations.h"
 #include "proto/base/clock.h"
@@ -41,7 +42,7 @@ namespace ringd {
 struct EnginesOptions {
   Config config;  // complete (ResolveNetwork)
   std::string version;
-  std::string program;  // the path of ringd-engine
+  std::shared_ptr<const EngineProgram> program;  // never null
   std::string peer_address;
   std::set<std::string> own_addresses;
   std::string wire_address;      // see EngineStart
@@ -95,10 +96,13 @@ class Engines final : private EngineOwner {
   // For engines to come: as in the options.
   void UseAddresses(const Config& config, const std::string& wire_address,
                     const std::string& exchange_address) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Drain() ABSL_LOCKS_EXCLUDED(mutex_);
+  // While it drains, new jobs are refused here and at the door, at one moment: a join comes before
+  // it, and its engine is told of the drain, or after it.
+  void SetDraining(bool draining) ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends all, which tell their ranks; kills what is left after a few seconds.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  const EngineProgram& program() const noexcept { return *program_; }
   std::size_t sessions() ABSL_LOCKS_EXCLUDED(mutex_);
   std::uint64_t sessions_ended_for_cause() const noexcept {
     return ended_for_cause_.load(std::memory_order_relaxed);
@@ -153,7 +157,7 @@ class Engines final : private EngineOwner {
   PlanStore* const plans_;
   IsolatedExecutor* const isolated_;
   const WakingEpoll epoll_;
-  const std::string program_;
+  const std::shared_ptr<const EngineProgram> program_;
   std::unique_ptr<EngineLogs> logs_;
   std::unique_ptr<LineRoster> roster_;  // guarded by mutex_, as are its slots
   std::atomic<std::uint64_t> heartbeat_{0};

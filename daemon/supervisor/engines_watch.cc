@@ -78,7 +78,7 @@ void Engines::Refill() {
     Watched& watched = watched_[engine->number()];
     watched.engine = std::move(engine);
     EngineClient& client = *watched.engine;
-    if (absl::Status status = client.Spawn(program_, arguments); !status.ok()) {
+    if (absl::Status status = client.Spawn(*program_, arguments); !status.ok()) {
       client.End(std::string(status.message()));
       continue;
     }

@@ -55,8 +55,8 @@ class NodeNetwork {
   std::unique_ptr<EngineNetwork> AddEngine(uid_t user, std::string job_id, EngineMember::Send send)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // From now on nodes of jobs that are not expected are refused for good: this ringd drains.
-  void RefuseNewJobs() { control_.RefuseNewJobs(); }
+  // Whether nodes of jobs that are not expected are refused for good: this ringd drains.
+  void RefuseNewJobs(bool refuse) { control_.RefuseNewJobs(refuse); }
   // Nobody is looked for any more. The door has been stopped.
   void Stop() { control_.Stop(); }
 

@@ -11,7 +11,7 @@
 #include "daemon/gpu/gpu_findings.h"
 #include "daemon/supervisor/engine_call.h"
 #include "daemon/supervisor/join_check.h"
-#include "daemon/supervisor/resident_bytes.h"
+#include "daemon/supervisor/process_use.h"
 #include "proto/door/door_key.h"
 #include "proto/types/job_weight.h"
 
@@ -22,21 +22,20 @@ namespace {
 // milliseconds.
 constexpr auto kPatienceForGpus = std::chrono::milliseconds(300);
 
+// Fewer than operators, who see all jobs and change nothing.
+bool MayAdminister(const Caller& caller) { return caller.uid == 0 || caller.uid == ::geteuid(); }
+
 absl::Status UnknownToken() { return absl::UnauthenticatedError("no session has this token"); }
 
 }  // namespace
 
-Supervisor::Supervisor(SupervisorOptions options, Lobby* lobby, GpuFinder* gpus, Engines* engines)
-    : lobby_(lobby), gpus_(gpus), engines_(engines), options_(std::move(options)) {}
+Supervisor::Supervisor(SupervisorOptions options, Lobby* lobby, GpuFinder* gpus, Engines* engines,
+                       NodeDrain* drain)
+    : lobby_(lobby), gpus_(gpus), engines_(engines), drain_(drain), options_(std::move(options)) {}
 
 void Supervisor::Reload(const Config& config) {
   const MutexLock lock(mutex_);
   options_.config = config;
-}
-
-void Supervisor::Drain() {
-  const MutexLock lock(mutex_);
-  if (!draining_since_.has_value()) draining_since_ = Clock::now();
 }
 
 absl::StatusOr<std::shared_ptr<EngineClient>> Supervisor::HandOver(absl::string_view token,
@@ -163,32 +162,41 @@ void Supervisor::GetStatus(const Caller& caller, Answer<v1::StatusReply> answer)
   });
 }
 
+std::uint32_t Supervisor::CountSessions() {
+  // In this order: they go from the lobby to an engine.
+  const std::size_t waiting = lobby_->size();
+  return static_cast<std::uint32_t>(waiting + engines_->sessions());
+}
+
 v1::StatusReply Supervisor::DescribeStatus(const Caller& caller, const std::string& gpus) {
   v1::StatusReply reply;
   reply.set_schema_version(kAdminSchemaVersion);
   reply.set_pid(::getpid());
   reply.set_gpus(gpus);
-  std::uint64_t resident = ResidentBytes(::getpid());
+  std::uint64_t resident = UseOf(::getpid()).resident_bytes;
   std::uint32_t jobs = 0;
   for (const auto& engine : engines_->Serving()) {
-    resident += ResidentBytes(engine->pid());
+    resident += UseOf(engine->pid()).resident_bytes;
     jobs += engine->jobs();
   }
   reply.set_resident_bytes(resident);
   reply.set_jobs(jobs);
-  reply.set_sessions(static_cast<std::uint32_t>(engines_->sessions() + lobby_->size()));
+  reply.set_sessions(CountSessions());
   reply.set_sessions_ended_for_cause(engines_->sessions_ended_for_cause());
   reply.set_attaches_refused(attaches_refused_.load(std::memory_order_relaxed));
   const Clock::time_point now = Clock::now();
   reply.set_uptime_seconds(std::chrono::duration<double>(now - started_).count());
+  const NodeDrain::State drain = drain_->state();
+  reply.set_state(drain.IsDraining() ? "draining" : "serving");
+  reply.set_ending(drain.ending);
+  reply.set_engine_program_replaced(engines_->program().IsReplaced());
+  if (drain.IsDraining()) {
+    reply.set_draining_seconds(std::chrono::duration<double>(now - *drain.since).count());
+  }
   const MutexLock lock(mutex_);
   const Config& config = options_.config;
   reply.set_version(options_.version);
   reply.set_node_name(config.node_name);
-  reply.set_state(draining_since_.has_value() ? "draining" : "serving");
-  if (draining_since_.has_value()) {
-    reply.set_draining_seconds(std::chrono::duration<double>(now - *draining_since_).count());
-  }
   reply.set_socket(config.socket);
   reply.set_peer_address(options_.peer_address);
   reply.set_backend(options_.backend);
@@ -200,6 +208,28 @@ v1::StatusReply Supervisor::DescribeStatus(const Caller& caller, const std::stri
   for (const std::string& group : config.allowed_groups) reply.add_allowed_groups(group);
   reply.set_operators_group(config.operators_group);
   return reply;
+}
+
+void Supervisor::Drain(const Caller& caller, const v1::DrainRequest& request,
+                       Answer<v1::DrainReply> answer) {
+  if (!MayAdminister(caller)) {
+    return answer(absl::PermissionDeniedError(
+                      "only root and ringd's own user may say whether a node takes new jobs"),
+                  {});
+  }
+  if (absl::Status status = drain_->Set(!request.undo()); !status.ok()) return answer(status, {});
+  v1::DrainReply reply;
+  reply.set_schema_version(kAdminSchemaVersion);
+  {
+    const MutexLock lock(mutex_);
+    reply.set_node_name(options_.config.node_name);
+  }
+  reply.set_state(drain_->state().IsDraining() ? "draining" : "serving");
+  reply.set_sessions(CountSessions());
+  std::uint32_t jobs = 0;
+  for (const auto& engine : engines_->Serving()) jobs += engine->jobs();
+  reply.set_jobs(jobs);
+  answer(absl::OkStatus(), std::move(reply));
 }
 
 void Supervisor::GetGpus(const Caller& /*caller*/, Answer<v1::GpusReply> answer) {

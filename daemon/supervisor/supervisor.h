@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -16,6 +15,7 @@
 #include "daemon/gpu/gpu_finder.h"
 #include "daemon/supervisor/engines.h"
 #include "daemon/supervisor/lobby.h"
+#include "daemon/supervisor/node_drain.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 
@@ -36,16 +36,15 @@ struct SupervisorOptions {
 // jobs is asked of all engines, and put together.
 //
 // Thread safety: as EngineControl; the other methods too.
-// Ownership: borrows all three.
+// Ownership: borrows all four.
 class Supervisor final : public EngineControl {
  public:
   // `gpus` may be null: nothing is known of GPUs.
-  Supervisor(SupervisorOptions options, Lobby* lobby, GpuFinder* gpus, Engines* engines);
+  Supervisor(SupervisorOptions options, Lobby* lobby, GpuFinder* gpus, Engines* engines,
+             NodeDrain* drain);
 
   // As Engine::Reload.
   void Reload(const Config& config) ABSL_LOCKS_EXCLUDED(mutex_);
-  // For display: who draws new trainers away does that.
-  void Drain() ABSL_LOCKS_EXCLUDED(mutex_);
   void CountRefusedAttach() noexcept { attaches_refused_.fetch_add(1, std::memory_order_relaxed); }
 
   [[nodiscard]] std::function<void()> Join(const Caller& caller, absl::string_view token,
@@ -76,6 +75,8 @@ class Supervisor final : public EngineControl {
              Answer<v1::LeaveReply> answer) override;
   void GetStatus(const Caller& caller, Answer<v1::StatusReply> answer) override;
   void GetGpus(const Caller& caller, Answer<v1::GpusReply> answer) override;
+  void Drain(const Caller& caller, const v1::DrainRequest& request,
+             Answer<v1::DrainReply> answer) override;
   void ListJobs(const Caller& caller, const v1::ListJobsRequest& request,
                 Answer<v1::JobsReply> answer) override;
   void ListCommunicators(const Caller& caller, const v1::ListCommunicatorsRequest& request,
@@ -106,6 +107,8 @@ class Supervisor final : public EngineControl {
   template <typename Request, typename Reply>
   void List(v1::EngineCallKind kind, const Caller& caller, const Request& request,
             Answer<Reply> answer, const std::function<void(Reply*)>& also = nullptr);
+  // Of trainers that are attached; none of them is left out while it is handed over.
+  std::uint32_t CountSessions();
   // `gpus`: in words.
   v1::StatusReply DescribeStatus(const Caller& caller, const std::string& gpus)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -113,11 +116,11 @@ class Supervisor final : public EngineControl {
   Lobby* const lobby_;
   GpuFinder* const gpus_;
   Engines* const engines_;
+  NodeDrain* const drain_;
   const Clock::time_point started_ = Clock::now();
   std::atomic<std::uint64_t> attaches_refused_{0};
   Mutex mutex_;
   SupervisorOptions options_ ABSL_GUARDED_BY(mutex_);
-  std::optional<Clock::time_point> draining_since_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ringd

@@ -12,6 +12,7 @@
 #include "daemon/supervisor/gathered_answers.h"
 #include "daemon/supervisor/join_check.h"
 #include "daemon/supervisor/list_answers.h"
+#include "daemon/supervisor/process_use.h"
 #include "daemon/supervisor/supervisor.h"
 
 namespace ringd {
@@ -28,9 +29,16 @@ bool MayShow(const Caller& caller, uid_t uid) { return caller.is_operator || cal
 
 // An engine serves one job: all that it shows is of that, whatever it says.
 void Label(v1::JobsReply& reply, const EngineClient& engine) {
+  v1::EngineUse shown;
+  const ProcessUse use = UseOf(engine.pid());
+  shown.set_pid(engine.pid());
+  shown.set_resident_bytes(use.resident_bytes);
+  shown.set_own_bytes(use.own_bytes);
+  shown.set_processor_seconds(use.processor_seconds);
   for (v1::Job& job : *reply.mutable_jobs()) {
     job.set_job_id(engine.job_id());
     job.set_uid(engine.uid());
+    *job.mutable_engine() = shown;
   }
 }
 void Label(v1::CommunicatorsReply& reply, const EngineClient& engine) {

@@ -1,4 +1,5 @@
-"""ringd starts before its interface has a carrier: it waits, says so, takes it when it comes."""
+"""ringd starts before its interface has a carrier or an address, or is there: it waits, says so,
+takes it when it comes."""
 
 from __future__ import annotations
 
@@ -100,3 +101,21 @@ def test_a_ringd_that_waits_for_a_carrier_ends_when_it_is_told_to(cluster: Clust
     first = start(line, 0, cluster.folder)
     first.expect_output("waiting for interfaces: eth0 has no carrier")
     assert first.terminate() == 0
+
+
+def test_an_interface_that_is_not_there_yet_is_waited_for(cluster: Cluster, line: ShapedLine) -> None:
+    first = start(line, 0, cluster.folder, peer_interface="late0", link_timeout="300s")
+    cluster.nodes.append(first)
+    first.expect_output("waiting for interfaces: late0 does not exist")
+    ours, theirs = namespace(line, 0), namespace(line, 1)
+    ip("-n", ours, "link", "add", "late0", "type", "veth", "peer", "name", "late0", "netns", theirs)
+    # No use to others; where the kernel has IPv6, each interface has one as soon as it is up.
+    ip("-n", ours, "addr", "add", "fe80::1/64", "dev", "late0", "nodad", check=False)
+    for end in (ours, theirs):
+        ip("-n", end, "link", "set", "late0", "up")
+    has_ipv6 = Path("/proc/net/if_inet6").exists()
+    first.expect_output(f"late0 has no address{' but a link-local one' if has_ipv6 else ''}")
+    assert "serves" not in first.output
+    ip("-n", ours, "addr", "add", "10.79.2.1/24", "dev", "late0")
+    first.wait_until_ready()
+    first.expect_output("interfaces are ready: late0")

@@ -159,6 +159,33 @@ def _job_id(job: UndisturbedJob) -> str:
     return next(entry.partition("=")[2] for entry in environment if entry.startswith("RINGD_JOB_ID="))
 
 
+def test_jobs_show_what_engines_take_and_silence_is_not_shown_as_no_jobs(cluster: Cluster) -> None:
+    (node,) = cluster.start_nodes(1)
+    job = start_trainers(cluster, WAITS, [2])
+    wait_for_all(job.ranks, "in flight")
+    engine = engine_of(job.ranks[0])
+    (shown,) = json.loads(cluster.ringctl("jobs", "--json").stdout)["jobs"]
+    assert shown["engine"]["pid"] == engine
+    assert 0 < int(shown["engine"]["own_bytes"]) < int(shown["engine"]["resident_bytes"])
+    assert shown["engine"]["processor_seconds"] >= 0
+    expect_words(cluster.ringctl("jobs").stdout, "ENGINE", "MEMORY", "CPU", f" {engine} ")
+    os.kill(engine, signal.SIGSTOP)
+    try:
+        answer = cluster.ringctl("jobs")
+        assert answer.returncode == 1
+        assert answer.stdout == "Not known: 1 engine that might tell has not answered.\n"
+        expect_words(answer.stderr, f"pid {engine} has not answered")
+    finally:
+        os.kill(engine, signal.SIGCONT)
+    node.send(signal.SIGSTOP)
+    try:
+        answer = cluster.ringctl("jobs")
+        assert (answer.returncode, answer.stdout) == (3, "")
+        expect_words(answer.stderr, "no ringd answers", "is stopped or hangs")
+    finally:
+        node.send(signal.SIGCONT)
+
+
 def test_a_stopped_engine_holds_up_no_list(cluster: Cluster) -> None:
     cluster.start_nodes(1)
     other = UndisturbedJob(cluster, [2])

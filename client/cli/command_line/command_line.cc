@@ -45,6 +45,12 @@ are not noted.
 Open the file at ui.perfetto.dev or chrome://tracing.
   ringctl trace --job train --seconds 10 --out train.json)";
 
+constexpr char kDrainFooter[] = R"(
+From now on this node takes no new jobs: their ranks hear that it drains, and health probes that it
+does not serve. Jobs that run go on; one that still gathers ranks here fails. It lasts until --undo
+or a restart. For root and ringd's own user. (systemctl stop ringd drains, too, and then ends it.)
+  ringctl drain --wait 3600 && systemctl restart ringd)";
+
 constexpr char kSocketHelp[] = "ringd's Unix socket [RINGD_SOCKET, /run/ringd/ringd.sock]";
 
 void AddQueryOptions(CLI::App& command, QueryOptions& options, bool list) {
@@ -102,6 +108,22 @@ CLI::App* AddRun(CLI::App& app, RunOptions& options) {
   run->prefix_command();
   run->footer(kRunFooter);
   return run;
+}
+
+CLI::App* AddDrain(CLI::App& app, DrainOptions& options) {
+  CLI::App* drain =
+      app.add_subcommand("drain", "take no new jobs on this node, or take them again");
+  CLI::Option* undo = drain->add_flag("--undo", options.undo, "take new jobs again");
+  drain
+      ->add_option("--wait", options.wait_seconds,
+                   "until the last trainer has gone; 1 if it has not after so long")
+      ->type_name("SECONDS")
+      ->check(CLI::PositiveNumber)
+      ->excludes(undo);
+  drain->add_option("--socket", options.socket, kSocketHelp)->type_name("PATH");
+  drain->add_flag("--json", options.json, "print the reply as JSON (proto/rpc/admin.proto)");
+  drain->footer(kDrainFooter);
+  return drain;
 }
 
 CLI::App* AddTrace(CLI::App& app, TraceOptions& options) {
@@ -304,6 +326,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
                         "the buckets, predicted and measured, and what other plans would cost");
     }
   }
+  CLI::App* drain = AddDrain(app, line.drain);
   CLI::App* run = AddRun(app, line.run);
   CLI::App* trace = AddTrace(app, line.trace);
   CLI::App* version =
@@ -343,6 +366,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
     line.action = CommandLine::Action::kQuery;
     line.query.query = query;
   }
+  if (drain->parsed()) line.action = CommandLine::Action::kDrain;
   if (trace->parsed()) {
     line.action = CommandLine::Action::kTrace;
     if (line.trace.json && line.trace.out == "-") {

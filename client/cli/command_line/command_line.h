@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/cli/command_line/completion.h"
+#include "client/cli/query/drain_command.h"
 #include "client/cli/query/query_command.h"
 #include "client/cli/run/run_command.h"
 #include "client/cli/trace/trace_command.h"
@@ -16,11 +17,12 @@
 namespace ringd::cli {
 
 struct CommandLine {
-  enum class Action : std::uint8_t { kHelp, kQuery, kRun, kTrace, kVersion, kCompletion };
+  enum class Action : std::uint8_t { kHelp, kQuery, kDrain, kRun, kTrace, kVersion, kCompletion };
 
   Action action = Action::kHelp;
   std::string help;                        // kHelp
   QueryOptions query;                      // kQuery, and kVersion's socket and json
+  DrainOptions drain;                      // kDrain
   RunOptions run;                          // kRun
   TraceOptions trace;                      // kTrace
   std::string shell;                       // kCompletion

@@ -25,6 +25,7 @@ void OutputSink::Write(absl::string_view bytes) {
     if (written >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(written));
     } else if (errno != EINTR && errno != EAGAIN) {
+      error_ = errno;
       broken_ = true;
     }
   }

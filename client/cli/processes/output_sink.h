@@ -18,12 +18,15 @@ class OutputSink {
   // `interrupt` becomes readable when the user wants an end; a write that waits then gives up.
   OutputSink(int fd, int interrupt) : fd_(fd), interrupt_(interrupt) {}
 
-  // Writes all of it, waiting for the reader as long as it takes. Once the reader has gone, or the
-  // user interrupts while it does not read, this and everything later is dropped.
+  // Writes all of it, waiting for the reader as long as it takes. Once the reader has gone, the
+  // disk is full, or the user interrupts while it does not read, this and everything later is
+  // dropped.
   void Write(absl::string_view bytes);
 
-  // The reader has gone.
+  // The reader has gone, or nothing can be written any more.
   bool broken() const noexcept { return broken_; }
+  // Why, as errno: EPIPE, ENOSPC; 0: the user has interrupted, or it is not broken.
+  int error() const noexcept { return error_; }
 
  private:
   // False: give up.
@@ -32,6 +35,7 @@ class OutputSink {
   const int fd_;
   const int interrupt_;
   bool broken_ = false;
+  int error_ = 0;
 };
 
 }  // namespace ringd::cli

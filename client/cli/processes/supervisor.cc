@@ -40,6 +40,7 @@ sigset_t HandledSignals() {
 struct Stream {
   UniqueFd pipe;  // closed at its end
   UniqueFd log;
+  std::string log_path;
   LineAssembler lines;
   OutputSink* sink;
 };
@@ -100,15 +101,18 @@ class Supervisor {
       if (::pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus(errno, "create a pipe");
       write_ends[i].Reset(ends[1]);
       auto stream = std::make_unique<Stream>(
-          Stream{UniqueFd(ends[0]), UniqueFd(),
+          Stream{UniqueFd(ends[0]), UniqueFd(), "",
                  LineAssembler(options_.prefix ? absl::StrCat("[", command.rank, "] ") : ""),
                  i == 0 ? &output_ : &errors_});
       ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
       if (!options_.log_folder.empty()) {
-        const std::string path =
+        stream->log_path =
             absl::StrCat(options_.log_folder, "/rank-", command.rank, i == 0 ? ".out" : ".err");
-        stream->log.Reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-        if (!stream->log.valid()) return ErrnoStatus(errno, absl::StrCat("write ", path));
+        stream->log.Reset(
+            ::open(stream->log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+        if (!stream->log.valid()) {
+          return ErrnoStatus(errno, absl::StrCat("write ", stream->log_path));
+        }
       }
       process->streams.push_back(std::move(stream));
     }
@@ -148,8 +152,19 @@ class Supervisor {
     }
     if (output_.broken() && stage_ == Stage::kRunning) {
       outcome_.cause = RunOutcome::Cause::kOutputGone;
+      outcome_.output_error = output_.error();
       BeginEnd(milliseconds(0));
     }
+  }
+
+  // In the stream's log. One that can't be written any more costs the run nothing but that.
+  void Keep(Stream& stream, absl::string_view bytes) {
+    OutputSink log(stream.log.get(), -1);
+    log.Write(bytes);
+    if (!log.broken()) return;
+    stream.log.Reset();
+    errors_.Write(absl::StrCat("ringctl: warning: ", stream.log_path, " ends here: ",
+                               ErrnoStatus(log.error(), "it can't be written").message(), "\n"));
   }
 
   void Relay(Stream& stream) {
@@ -159,7 +174,7 @@ class Supervisor {
     std::string lines;
     if (got > 0) {
       const absl::string_view bytes(buffer.data(), static_cast<std::size_t>(got));
-      if (stream.log.valid()) OutputSink(stream.log.get(), -1).Write(bytes);
+      if (stream.log.valid()) Keep(stream, bytes);
       stream.lines.Append(bytes, lines);
     } else {
       stream.lines.Finish(lines);

@@ -35,10 +35,11 @@ struct RunOutcome {
     kRankFailed,  // ends[first_failure] did not
     kTimeLimit,   // the run took longer than it may
     kSignal,      // ringctl received `signal`
-    kOutputGone,  // nobody reads ringctl's output any more
+    kOutputGone,  // nobody reads ringctl's output any more, or it can't be written
   };
   Cause cause = Cause::kAllDone;
   int signal = 0;
+  int output_error = 0;       // of kOutputGone: as OutputSink::error
   std::vector<RankEnd> ends;  // in the order in which they ended
   std::optional<std::size_t> first_failure;
 };

@@ -80,6 +80,12 @@ absl::StatusOr<v1::GpusReply> AdminClient::GetGpus(Clock::time_point deadline) {
   return connection_->Call(&v1::Admin::Stub::GetGpus, v1::GetGpusRequest(), deadline);
 }
 
+absl::StatusOr<v1::DrainReply> AdminClient::Drain(bool undo, Clock::time_point deadline) {
+  v1::DrainRequest request;
+  request.set_undo(undo);
+  return connection_->Call(&v1::Admin::Stub::Drain, request, deadline);
+}
+
 absl::StatusOr<v1::JobsReply> AdminClient::ListJobs(const std::string& job_id, bool ended,
                                                     Clock::time_point deadline) {
   v1::ListJobsRequest request;
@@ -120,8 +126,12 @@ std::string ExplainUnreachable(const std::string& socket, const absl::Status& st
                       "This user may not open the socket: see socket_mode, allowed_users and "
                       "allowed_groups in ringd's configuration.");
       break;
-    case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
+      absl::StrAppend(&text,
+                      "It takes connections and says nothing: it is stopped or hangs, or the "
+                      "machine is too busy. Its jobs may run all the same (journalctl -u ringd).");
+      break;
+    case absl::StatusCode::kUnavailable:
       absl::StrAppend(&text,
                       "It may have died or may not admit this user: look into its log "
                       "(journalctl -u ringd).");

@@ -29,6 +29,7 @@ class AdminClient {
   absl::StatusOr<v1::StatusReply> GetStatus(Clock::time_point deadline);
   // May take half a minute.
   absl::StatusOr<v1::GpusReply> GetGpus(Clock::time_point deadline);
+  absl::StatusOr<v1::DrainReply> Drain(bool undo, Clock::time_point deadline);
   // `ended`: also those that have ended.
   absl::StatusOr<v1::JobsReply> ListJobs(const std::string& job_id, bool ended,
                                          Clock::time_point deadline);

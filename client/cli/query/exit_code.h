@@ -7,7 +7,7 @@ namespace ringd::cli {
 // After a signal that ended `ringctl run`: 128 + its number, as shells have it.
 enum ExitCode : int {
   kDone = 0,
-  kFailed = 1,       // ringd refused; a rank failed
+  kFailed = 1,       // ringd refused; a rank failed; no engine answered a list
   kUsage = 2,        // the command line is wrong
   kUnreachable = 3,  // no ringd answers, or a private one did not start
   kSignalBase = 128,

@@ -53,14 +53,30 @@ struct Presentation {
 struct Presented {
   std::string text;
   std::string warnings;
+  bool is_known = true;  // not an empty list for which nobody who knows has answered
 };
+
+const auto& RowsOf(const v1::JobsReply& reply) { return reply.jobs(); }
+const auto& RowsOf(const v1::CommunicatorsReply& reply) { return reply.communicators(); }
+const auto& RowsOf(const v1::QueuesReply& reply) { return reply.queues(); }
+
+// Of a list.
+template <typename Reply>
+bool IsKnown(const Reply& reply) {
+  return !RowsOf(reply).empty() || reply.unanswered().empty();
+}
 
 template <typename Reply, typename Render>
 absl::StatusOr<Presented> Present(const absl::StatusOr<Reply>& reply, const Render& render,
                                   const Presentation& presentation) {
   if (!reply.ok()) return reply.status();
-  if (presentation.json) return Presented{ToJson(*reply, presentation.one_line), ""};
-  Presented presented{render(*reply, presentation.look), ""};
+  Presented presented;
+  if constexpr (requires { reply->unanswered(); }) presented.is_known = IsKnown(*reply);
+  if (presentation.json) {
+    presented.text = ToJson(*reply, presentation.one_line);
+    return presented;
+  }
+  presented.text = render(*reply, presentation.look);
   if constexpr (requires { reply->hidden_jobs(); }) {
     absl::StrAppend(&presented.text, RenderHiddenJobs(reply->hidden_jobs()));
   }
@@ -70,13 +86,14 @@ absl::StatusOr<Presented> Present(const absl::StatusOr<Reply>& reply, const Rend
   return presented;
 }
 
-// What `render` makes of the rows; or that the job that was asked for has none, unless an engine
-// has kept silent that might have some.
-template <typename Reply, typename Rows, typename Render>
+// What `render` makes of the rows; or that there are none, which nobody knows if an engine has kept
+// silent.
+template <typename Reply, typename Render>
 std::string RenderRows(const QueryOptions& options, absl::string_view what, const Reply& reply,
-                       const Rows& rows, const Render& render) {
-  const bool has_none = !options.job_id.empty() && rows.empty() && reply.unanswered().empty();
-  return has_none ? NothingOfJob(what, options.job_id) : render();
+                       const Render& render) {
+  if (!IsKnown(reply)) return NothingHeard(reply.unanswered_size());
+  if (!RowsOf(reply).empty()) return render();
+  return options.job_id.empty() ? render() : NothingOfJob(what, options.job_id);
 }
 
 absl::StatusOr<Presented> Ask(AdminClient& client, const QueryOptions& options,
@@ -91,7 +108,7 @@ absl::StatusOr<Presented> Ask(AdminClient& client, const QueryOptions& options,
       return Present(
           client.ListJobs(options.job_id, options.ended, deadline),
           [&](const v1::JobsReply& reply, const Look& look) {
-            return RenderRows(options, "ranks", reply, reply.jobs(),
+            return RenderRows(options, "ranks", reply,
                               [&] { return RenderJobs(reply, options.ended, look); });
           },
           how);
@@ -99,7 +116,7 @@ absl::StatusOr<Presented> Ask(AdminClient& client, const QueryOptions& options,
       return Present(
           client.ListCommunicators(options.job_id, deadline),
           [&](const v1::CommunicatorsReply& reply, const Look& look) {
-            return RenderRows(options, "communicators", reply, reply.communicators(), [&] {
+            return RenderRows(options, "communicators", reply, [&] {
               return options.plan ? RenderPlans(reply, look) : RenderCommunicators(reply, look);
             });
           },
@@ -108,8 +125,7 @@ absl::StatusOr<Presented> Ask(AdminClient& client, const QueryOptions& options,
       return Present(
           client.ListQueues(options.job_id, deadline),
           [&](const v1::QueuesReply& reply, const Look& look) {
-            return RenderRows(options, "ranks", reply, reply.queues(),
-                              [&] { return RenderQueues(reply, look); });
+            return RenderRows(options, "ranks", reply, [&] { return RenderQueues(reply, look); });
           },
           how);
   }
@@ -142,7 +158,7 @@ int QueryCommand(const QueryOptions& options) {
     if (watch && !terminal && !options.json) std::fputs("\n", stdout);
     if (std::fflush(stdout) != 0) return kFailed;  // the reader has gone
     std::fputs(answer->warnings.c_str(), stderr);
-    if (!watch) return kDone;
+    if (!watch) return answer->is_known ? kDone : kFailed;
     std::this_thread::sleep_for(std::chrono::duration<double>(options.watch_seconds));
   }
 }

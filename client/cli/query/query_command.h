@@ -23,7 +23,8 @@ struct QueryOptions {
 // The socket that is meant: what was asked for, RINGD_SOCKET, or the default.
 std::string ChooseSocket(const std::string& asked_for);
 
-// Prints to standard output; problems to standard error. The result is an ExitCode.
+// Prints to standard output; problems to standard error. The result is an ExitCode: kFailed also if
+// a list is empty since engines have not answered.
 int QueryCommand(const QueryOptions& options);
 
 }  // namespace ringd::cli

@@ -22,8 +22,8 @@ class MadeFolders {
   MadeFolders& operator=(const MadeFolders&) = delete;
 
   // Makes the folder, with those above it, unless it is there.
-  //   kFailedPrecondition: it can't be made, is no folder or can't be written; the message names it
-  //     and says why.
+  //   kFailedPrecondition: it can't be made, is no folder or can't be written, also because the
+  //     disk is full; the message names it and says why.
   absl::Status Make(const std::string& folder);
 
  private:

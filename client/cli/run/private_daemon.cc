@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/query/private_ringds.h"
+#include "client/cli/run/file_space.h"
 #include "proto/base/errno_status.h"
 #include "proto/base/unique_fd.h"
 
@@ -129,12 +130,12 @@ absl::Status PrivateDaemon::WaitUntilReady(Clock::time_point deadline,
     }
     if (const std::optional<ProcessEnd> end = Ended(); end.has_value()) {
       return absl::UnavailableError(
-          absl::StrCat(name_, " ", Describe(*end), " while it started:\n", LogTail()));
+          absl::StrCat(name_, " ", Describe(*end), " while it started", LastWords()));
     }
     if (interrupted()) return absl::CancelledError("interrupted");
     if (Clock::now() >= deadline) {
       return absl::DeadlineExceededError(
-          absl::StrCat(name_, " did not start in time:\n", LogTail()));
+          absl::StrCat(name_, " did not start in time", LastWords()));
     }
   }
 }
@@ -154,6 +155,14 @@ std::string PrivateDaemon::LogTail() const {
     absl::StrAppend(&tail, "  ", lines[i], "\n");
   }
   return tail;
+}
+
+std::string PrivateDaemon::LastWords() const {
+  const std::string full =
+      DescribeFullDisk(std::filesystem::path(log_file_).parent_path().string());
+  const std::string tail = LogTail();
+  if (tail.empty()) return absl::StrCat(full, "; its log, ", log_file_, ", is empty");
+  return absl::StrCat(full, ":\n", tail);
 }
 
 void PrivateDaemon::RequestStop() {

@@ -56,6 +56,8 @@ class PrivateDaemon {
   void Stop(Clock::time_point deadline);
 
  private:
+  // What to add to why it has not started: its last lines, or that there are none, and why.
+  std::string LastWords() const;
   PrivateDaemon(const PrivateDaemonOptions& options, pid_t pid);
 
   const pid_t pid_;

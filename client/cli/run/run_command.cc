@@ -26,6 +26,7 @@
 #include "client/cli/query/exit_code.h"
 #include "client/cli/query/private_ringds.h"
 #include "client/cli/query/query_command.h"
+#include "client/cli/run/file_space.h"
 #include "client/cli/run/job_environment.h"
 #include "client/cli/run/made_folders.h"
 #include "client/cli/run/private_daemon.h"
@@ -76,12 +77,8 @@ std::string StateFolder(const RunOptions& options, int node) {
 // A key that only the ringds of this run have.
 absl::Status WriteClusterKey(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  const std::string key = RandomDigits(32);
-  if (!file.valid() ||
-      ::write(file.get(), key.data(), key.size()) != static_cast<ssize_t>(key.size())) {
-    return ErrnoStatus(errno, absl::StrCat("write ", path));
-  }
-  return absl::OkStatus();
+  const int error = file.valid() ? WriteAll(file.get(), RandomDigits(32)) : errno;
+  return error == 0 ? absl::OkStatus() : ErrnoStatus(error, absl::StrCat("write ", path));
 }
 
 // The ringds of a run that are its own, and their folder.

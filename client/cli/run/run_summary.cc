@@ -1,6 +1,7 @@
 #include "client/cli/run/run_summary.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <map>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/substitute.h"
 #include "client/cli/query/exit_code.h"
+#include "proto/base/errno_status.h"
 
 namespace ringd::cli {
 namespace {
@@ -39,6 +41,16 @@ std::string Others(const RunOutcome& outcome, const RankEnd* except) {
   return text;
 }
 
+// Of an output that is gone: otherwise it could not be written, to a full disk for instance.
+bool ReaderHasGone(const RunOutcome& outcome) {
+  return outcome.output_error == 0 || outcome.output_error == EPIPE;
+}
+
+std::string WhyOutputGone(const RunOutcome& outcome) {
+  if (ReaderHasGone(outcome)) return "nobody reads the output any more";
+  return std::string(ErrnoStatus(outcome.output_error, "the output can't be written").message());
+}
+
 }  // namespace
 
 std::string SummarizeRun(const RunOutcome& outcome, double time_limit_seconds) {
@@ -57,7 +69,7 @@ std::string SummarizeRun(const RunOutcome& outcome, double time_limit_seconds) {
       absl::StrAppend(&text, "ringctl: ended by ", SignalName(outcome.signal), "\n");
       break;
     case RunOutcome::Cause::kOutputGone:
-      absl::StrAppend(&text, "ringctl: nobody reads the output any more\n");
+      absl::StrAppend(&text, "ringctl: ", WhyOutputGone(outcome), "\n");
       break;
   }
   if (first != nullptr) {
@@ -74,7 +86,7 @@ int ExitCodeOf(const RunOutcome& outcome) {
     case RunOutcome::Cause::kSignal:
       return kSignalBase + outcome.signal;
     case RunOutcome::Cause::kOutputGone:
-      return kSignalBase + SIGPIPE;
+      return ReaderHasGone(outcome) ? kSignalBase + SIGPIPE : kFailed;
     case RunOutcome::Cause::kRankFailed:
     case RunOutcome::Cause::kTimeLimit:
       break;

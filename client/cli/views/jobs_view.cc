@@ -59,6 +59,11 @@ std::string Details(const v1::Job& job, const Look& look) {
   return out;
 }
 
+// An older ringd does not tell, and a job that has ended has none.
+std::string OfEngine(const v1::Job& job, const std::string& text) {
+  return job.has_engine() ? text : "-";
+}
+
 }  // namespace
 
 std::string RenderJobs(const v1::JobsReply& reply, bool ended, const Look& look) {
@@ -72,16 +77,24 @@ std::string RenderJobs(const v1::JobsReply& reply, bool ended, const Look& look)
                {"UID", Align::kRight},
                {"BEGAN", Align::kLeft, ended ? Fit::kWhole : Fit::kOptional},
                {ended ? "LASTS" : "AGE", Align::kRight},
-               {"RENDEZVOUS", Align::kLeft, Fit::kOptional}});
+               {"RENDEZVOUS", Align::kLeft, Fit::kOptional},
+               {"ENGINE", Align::kRight, Fit::kOptional},
+               {"MEMORY", Align::kRight, Fit::kOptional},
+               {"OWN", Align::kRight, Fit::kOptional},
+               {"CPU", Align::kRight, Fit::kOptional}});
   std::string details;
   for (const v1::Job& job : reply.jobs()) {
+    const v1::EngineUse& engine = job.engine();
     const auto here =
         static_cast<std::uint32_t>(job.local_members_size()) + job.local_members_left_out();
     table.AddRow({job.job_id(), StateCell(job.state()), absl::StrCat(job.size()),
                   absl::StrCat(here), job.node_count() == 0 ? "-" : absl::StrCat(job.node_count()),
                   job.weight() == 0 ? "-" : absl::StrCat(job.weight()), absl::StrCat(job.uid()),
                   LocalTime(job.started_unix_seconds()), HumanDuration(job.age_seconds()),
-                  OrDash(job.rendezvous())});
+                  OrDash(job.rendezvous()), OfEngine(job, absl::StrCat(engine.pid())),
+                  OfEngine(job, HumanBytes(static_cast<double>(engine.resident_bytes()))),
+                  OfEngine(job, HumanBytes(static_cast<double>(engine.own_bytes()))),
+                  OfEngine(job, HumanDuration(engine.processor_seconds()))});
     absl::StrAppend(&details, Details(job, look));
   }
   return absl::StrCat(table.Render(look), details);

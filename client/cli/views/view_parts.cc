@@ -79,6 +79,12 @@ std::string NothingHere(absl::string_view what, std::uint32_t hidden_jobs) {
   return absl::StrCat("No ", what, hidden_jobs > 0 ? " of this user" : "", " on this node.\n");
 }
 
+std::string NothingHeard(int unanswered) {
+  const auto count = static_cast<std::uint64_t>(unanswered);
+  return absl::StrCat("Not known: ", Count(count, "engine", "engines"), " that might tell ",
+                      unanswered == 1 ? "has" : "have", " not answered.\n");
+}
+
 std::string NothingOfJob(absl::string_view what, absl::string_view job_id) {
   return absl::StrCat("No ", what, " of a job '", CleanLine(job_id), "' on this node.\n");
 }

@@ -52,7 +52,9 @@ std::string StallParagraph(const std::string& job_id, const v1::Stall& stall, co
 
 // "No jobs on this node." and a line end.
 std::string NothingHere(absl::string_view what, std::uint32_t hidden_jobs);
-// The same of one job that was asked for.
+// A list is empty, and so many engines have not answered.
+std::string NothingHeard(int unanswered);
+// The same as NothingHere, of one job that was asked for.
 std::string NothingOfJob(absl::string_view what, absl::string_view job_id);
 
 }  // namespace ringd::cli

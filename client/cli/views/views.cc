@@ -89,6 +89,13 @@ std::string StateText(const v1::StatusReply& reply, const Look& look) {
   return absl::StrCat(state, " since ", HumanDuration(reply.draining_seconds()), ", up since ", up);
 }
 
+// What it means that it drains, and what ends it.
+std::string DrainText(const v1::StatusReply& reply) {
+  return absl::StrCat("new jobs are refused; ", reply.ending()
+                                                    ? "ringd ends when its last trainer has gone"
+                                                    : "ringctl drain --undo takes them again");
+}
+
 }  // namespace
 
 std::string RenderStatus(const v1::StatusReply& reply, const Look& look) {
@@ -99,6 +106,12 @@ std::string RenderStatus(const v1::StatusReply& reply, const Look& look) {
   const auto line = [&](absl::string_view label, const std::string& text) {
     absl::StrAppend(&out, Line(label, text, look));
   };
+  if (reply.state() == "draining") line("drain", DrainText(reply));
+  if (reply.engine_program_replaced()) {
+    line("update",
+         "ringd-engine has been replaced on disk; engines are the former one until ringd is "
+         "started again");
+  }
   line("pid", absl::StrCat(reply.pid()));
   line("socket", reply.socket());
   line("peers reach it", absl::StrCat("at ", OrDash(reply.peer_address())));
@@ -122,6 +135,17 @@ std::string RenderStatus(const v1::StatusReply& reply, const Look& look) {
                       " ended for breaking the protocol"));
   }
   return out;
+}
+
+std::string RenderDrain(const v1::DrainReply& reply) {
+  const std::string node = absl::StrCat("ringd on ", CleanLine(reply.node_name()));
+  if (reply.state() != "draining") return absl::StrCat(node, " takes new jobs.\n");
+  return absl::StrCat(node, " takes no new jobs; ",
+                      reply.sessions() == 0
+                          ? "no trainer is attached"
+                          : absl::StrCat(Count(reply.sessions(), "trainer", "trainers"), " in ",
+                                         Count(reply.jobs(), "job", "jobs"), " may go on"),
+                      ".\n");
 }
 
 std::string RenderQueues(const v1::QueuesReply& reply, const Look& look) {

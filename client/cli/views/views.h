@@ -15,6 +15,7 @@ namespace ringd::cli {
 // Each ends in a line end. An empty list is a sentence that says so. Tables fit look.width;
 // sentences are as long as they are.
 std::string RenderStatus(const v1::StatusReply& reply, const Look& look);
+std::string RenderDrain(const v1::DrainReply& reply);
 std::string RenderGpus(const v1::GpusReply& reply, const Look& look);
 // `ended`: jobs that have ended are among them.
 std::string RenderJobs(const v1::JobsReply& reply, bool ended, const Look& look);

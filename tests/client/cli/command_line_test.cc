@@ -48,6 +48,18 @@ TEST_CASE("ringctl's command line: queries with their options") {
   CHECK_FALSE(Parse({"gpus", "--job", "j"}).ok());
 }
 
+TEST_CASE("ringctl's command line: drain waits, or is undone") {
+  const absl::StatusOr<CommandLine> line = Parse({"drain", "--wait", "1.5", "--json"});
+  REQUIRE(line.ok());
+  CHECK(line->action == Action::kDrain);
+  CHECK(line->drain.wait_seconds == 1.5);
+  CHECK(line->drain.json);
+  CHECK_FALSE(line->drain.undo);
+  CHECK(Parse({"--socket", "/s", "drain", "--undo"})->drain.undo);
+  CHECK_FALSE(Parse({"drain", "--undo", "--wait", "1"}).ok());
+  CHECK_FALSE(Parse({"drain", "--wait", "0"}).ok());
+}
+
 TEST_CASE("ringctl's command line: run takes all that follows as the command") {
   const absl::StatusOr<CommandLine> line =
       Parse({"run", "-n", "4", "--nodes", "2", "--no-prefix", "--state-dir", "learned", "--",
@@ -72,8 +84,9 @@ TEST_CASE("ringctl's command line: options may stand before every command as wel
   const std::map<std::string, std::vector<const char*>> needed = {
       {"trace", {"--out", "f"}}, {"run", {"true"}}, {"completion", {"bash"}}};
   const std::map<std::string, const char*> values = {
-      {"--watch", "2"}, {"--seconds", "2"},       {"--weight", "2"},  {"--nodes", "2"}, {"-n", "2"},
-      {"--ranks", "2"}, {"--start-timeout", "2"}, {"--timeout", "2"}, {"--grace", "2"}};
+      {"--watch", "2"}, {"--seconds", "2"}, {"--weight", "2"},        {"--nodes", "2"},
+      {"-n", "2"},      {"--ranks", "2"},   {"--start-timeout", "2"}, {"--timeout", "2"},
+      {"--grace", "2"}, {"--wait", "2"}};
   int tried = 0;
   const absl::StatusOr<CommandLine> all = Parse({"completion", "bash"});
   REQUIRE(all.ok());
@@ -190,7 +203,7 @@ TEST_CASE("completion: every command and option is in every shell's script") {
     const absl::StatusOr<CommandLine> line = Parse({"completion", shell});
     REQUIRE(line.ok());
     CHECK(line->action == Action::kCompletion);
-    REQUIRE(line->commands.size() == 9);
+    REQUIRE(line->commands.size() == 10);
     const absl::StatusOr<std::string> script = CompletionScript(line->shell, line->commands);
     REQUIRE(script.ok());
     for (const CompletedCommand& command : line->commands) {

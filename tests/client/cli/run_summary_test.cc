@@ -1,6 +1,7 @@
 #include "client/cli/run/run_summary.h"
 
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <csignal>
 
 #include "client/cli/query/exit_code.h"
@@ -43,6 +44,18 @@ TEST_CASE("SummarizeRun: a time limit and a signal are causes of their own") {
   outcome.ends.clear();
   CHECK(SummarizeRun(outcome, 0) == "ringctl: ended by SIGINT\n");
   CHECK(ExitCodeOf(outcome) == 130);
+}
+
+TEST_CASE("SummarizeRun: an output that can't be written is no reader that has gone") {
+  RunOutcome outcome;
+  outcome.cause = RunOutcome::Cause::kOutputGone;
+  outcome.output_error = EPIPE;
+  CHECK(SummarizeRun(outcome, 0) == "ringctl: nobody reads the output any more\n");
+  CHECK(ExitCodeOf(outcome) == 128 + SIGPIPE);
+  outcome.output_error = ENOSPC;
+  CHECK(SummarizeRun(outcome, 0) ==
+        "ringctl: the output can't be written: No space left on device\n");
+  CHECK(ExitCodeOf(outcome) == kFailed);
 }
 
 }  // namespace ringd::cli

@@ -65,6 +65,9 @@ TEST_CASE("RenderStatus: says what runs where, and no word of refusals if there 
   CHECK_THAT(text, !Contains("refused"));
   CHECK_THAT(text, !Contains("\x1b"));
   reply.set_attaches_refused(1);
+  CHECK_THAT(text, !Contains("replaced"));
+  reply.set_engine_program_replaced(true);
+  CHECK_THAT(RenderStatus(reply, {}), Contains("ringd-engine has been replaced on disk"));
   CHECK_THAT(RenderStatus(reply, {}), Contains("1 attach refused, 0 sessions ended"));
   CHECK_THAT(RenderStatus(reply, {.colours = true}), Contains("\x1b[32mserving"));
 }
@@ -224,7 +227,10 @@ TEST_CASE("RenderStatus: names admitted groups, and since when it drains") {
   reply.set_uptime_seconds(200);
   reply.set_draining_seconds(12);
   reply.set_shows_users(true);
-  CHECK_THAT(RenderStatus(reply, {}), Contains("draining since 12 s, up since 3 min 20 s\n"));
+  CHECK_THAT(RenderStatus(reply, {}), Contains("draining since 12 s, up since 3 min 20 s\n") &&
+                                          Contains("ringctl drain --undo takes them again"));
+  reply.set_ending(true);
+  CHECK_THAT(RenderStatus(reply, {}), Contains("ringd ends when its last trainer has gone"));
   CHECK_THAT(RenderStatus(reply, {}), Contains("admits          its own user and root\n"));
   reply.add_allowed_groups("gpu");
   reply.set_operators_group("admins");

@@ -279,7 +279,7 @@ TEST_CASE("AttachListener: places are limited and given back when a session ends
 TEST_CASE("AttachListener: while draining it refuses trainers and still serves gRPC") {
   ListenerFixture fixture;
   REQUIRE(fixture.Start().ok());
-  fixture.listener->Drain();
+  fixture.draining = true;
   const UniqueFd trainer = fixture.Connect();
   const auto answer = RequestAttach(trainer.get());
   REQUIRE(answer.ok());
@@ -288,6 +288,9 @@ TEST_CASE("AttachListener: while draining it refuses trainers and still serves g
   const UniqueFd person = fixture.Connect();
   REQUIRE(::send(person.get(), "PRI ", 4, MSG_NOSIGNAL) == 4);
   CHECK(fixture.WaitForGrpcConnections(1).size() == 1);
+  fixture.draining = false;
+  const UniqueFd later = fixture.Connect();
+  CHECK(RequestAttach(later.get())->code() == absl::StatusCode::kOk);
 }
 
 TEST_CASE("AttachListener: another user's process is refused unless the configuration admits it") {
@@ -342,11 +345,11 @@ TEST_CASE("AttachListener: takes over other limits and users, or nothing if one 
   Config config = fixture.config;
   config.max_sessions = 2;
   config.allowed_groups = {"no-such-group"};
-  CHECK(fixture.listener->Reload(config).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(fixture.Reload(config).code() == absl::StatusCode::kInvalidArgument);
   const UniqueFd third = fixture.Connect();
   CHECK(RequestAttach(third.get())->code() == absl::StatusCode::kResourceExhausted);
   config.allowed_groups.clear();
-  CHECK(fixture.listener->Reload(config).ok());
+  CHECK(fixture.Reload(config).ok());
   const UniqueFd fourth = fixture.Connect();
   CHECK(RequestAttach(fourth.get())->code() == absl::StatusCode::kOk);
 }

@@ -54,6 +54,13 @@ class ListenerFixture {
     return absl::OkStatus();
   }
 
+  absl::Status Reload(const Config& changed) {
+    absl::StatusOr<Admission> renewed = listener->admission()->Renew(changed);
+    if (!renewed.ok()) return renewed.status();
+    listener->Use(std::make_shared<Admission>(*std::move(renewed)));
+    return absl::OkStatus();
+  }
+
   AttachCallbacks Callbacks() {
     return {[this](std::unique_ptr<SessionResources> session) {
               MutexLock lock(mutex_);
@@ -78,6 +85,7 @@ class ListenerFixture {
               if (const auto look = std::exchange(before_next, nullptr)) look();
               return pid == engine_pid.load() && engine_ended.load() >= since;
             },
+            [this] { return draining.load(); },
             ask_user};
   }
 
@@ -116,6 +124,7 @@ class ListenerFixture {
   Config config;
   std::atomic<pid_t> engine_pid = 0;                                       // 0: nobody's
   std::atomic<Clock::time_point> engine_ended = Clock::time_point::max();  // max: it goes on
+  std::atomic<bool> draining = false;
   std::function<void()> before_next;  // on the listener's thread, when one is accepted; once
   UserQuestions::Ask ask_user = AttachCallbacks().ask_user;
   std::unique_ptr<AttachListener> listener;

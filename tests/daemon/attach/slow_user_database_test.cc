@@ -150,7 +150,7 @@ TEST_CASE(
   CHECK(third.Code() == absl::StatusCode::kOk);
   CHECK(fixture.database->questions == 1);
   // By other settings it is another question.
-  REQUIRE(fixture.listener->Reload(fixture.config).ok());
+  REQUIRE(fixture.Reload(fixture.config).ok());
   const Attaching fourth(fixture.config.socket, kSomebody);
   CHECK(fourth.Code() == absl::StatusCode::kOk);
   CHECK(fixture.database->questions == 2);

@@ -10,8 +10,11 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -209,44 +212,58 @@ TEST_CASE("Channel: who does not take descriptors is given up long before there 
   CHECK(sent < 10'000);
 }
 
-// Sends descriptors that nobody else holds any more, with a byte.
-void SendAway(const UniqueFd& socket, UniqueFd fd) {
-  const std::array<std::byte, 1> byte{};
-  const std::array<int, 1> fds = {fd.get()};
-  REQUIRE(SendWithFds(socket.get(), byte, fds, Clock::now()).ok());
-}
-
 TEST_CASE("ChannelLoop: descriptors whose close waits keep no other channel waiting") {
   IsolatedExecutor isolated;
   Received bad_received;
   Received good_received;
-  std::vector<UniqueFd> far;
-  const std::unique_ptr<ChannelLoop> loop = *ChannelLoop::Start("channel-test", &isolated);
-  const auto add = [&](Received& received, ChannelLimits limits) {
-    auto ends = UnixSocketPair();
-    REQUIRE(ends.ok());
-    far.push_back(std::move(ends->second));
-    return *loop->Add(std::move(ends->first), received.Events(), limits);
+  // Holds the loop's thread at the first frame of the good channel.
+  std::promise<void> reached;
+  std::promise<void> released;
+  ChannelEvents good_events = good_received.Events();
+  good_events.on_frame = [&, take = good_events.on_frame,
+                          first = true](ChannelFrame frame) mutable {
+    if (std::exchange(first, false)) {
+      reached.set_value();
+      released.get_future().wait_for(std::chrono::seconds(60));
+    }
+    take(std::move(frame));
   };
+  const std::unique_ptr<ChannelLoop> loop = *ChannelLoop::Start("channel-test", &isolated);
+  auto bad_ends = UnixSocketPair();
+  auto good_ends = UnixSocketPair();
+  REQUIRE((bad_ends.ok() && good_ends.ok()));
   // Such as are not asked for, or belong to no frame.
   ChannelLimits limits;
   limits.takes_fds = GENERATE(false, true);
-  auto bad = add(bad_received, limits);
-  const auto good = add(good_received, {});
+  auto bad = *loop->Add(std::move(bad_ends->first), bad_received.Events(), limits);
+  const auto good = *loop->Add(std::move(good_ends->first), std::move(good_events));
+  const auto beat = [&socket = good_ends->second] {
+    const std::string frame = Header(4, 0) + "beat";
+    REQUIRE(::send(socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL) ==
+            static_cast<ssize_t>(frame.size()));
+  };
   std::vector<std::array<UniqueFd, 2>> lingering;
+  std::vector<int> fds;
   for (int i = 0; i < 40; ++i) {
     lingering.push_back(testing::TcpPair());
     testing::MakeLinger(lingering.back()[0].get());
+    fds.push_back(lingering.back()[0].get());
   }
   const auto began = Clock::now();
-  // What is not read any more goes with the channel's socket.
-  for (auto& pair : lingering) SendAway(far[0], std::move(pair[0]));
+  beat();
+  REQUIRE(reached.get_future().wait_for(std::chrono::seconds(60)) == std::future_status::ready);
+  const std::array<std::byte, 1> byte{};
+  // As many at once as there may be: the first ones end the channel, or the last ones.
+  for (std::size_t i = 0; i < fds.size(); i += 8) {
+    REQUIRE(SendWithFds(bad_ends->second.get(), byte, std::span(fds).subspan(i, 8), began).ok());
+  }
+  // From now on they are the other side's alone, and on their way.
+  for (auto& pair : lingering) pair[0].Reset();
+  released.set_value();
   CHECK_FALSE(bad_received.AwaitEnd().ok());
   bad.reset();
-  const std::string frame = Header(4, 0) + "beat";
-  for (std::size_t i = 1; i <= 3; ++i) {
-    REQUIRE(::send(far[1].get(), frame.data(), frame.size(), MSG_NOSIGNAL) ==
-            static_cast<ssize_t>(frame.size()));
+  for (std::size_t i = 2; i <= 4; ++i) {
+    beat();
     good_received.AwaitFrames(i);
   }
   CHECK(Clock::now() - began < std::chrono::seconds(testing::kLingerSeconds) / 2);

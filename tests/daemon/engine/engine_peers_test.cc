@@ -264,19 +264,23 @@ TEST_CASE("Engine: a drain ends a job that gathers ranks") {
   Node node("cluster");
   auto joined = node.Join(2, "");
   node.network.AwaitExpected();
-  node.engine().Drain();
+  node.engine().SetDraining(true);
   REQUIRE(joined.wait_for(kPatience) == std::future_status::ready);
   CHECK_THAT(std::string(joined.get().message()), Contains("ringd on node-a is draining"));
 }
 
 TEST_CASE("Engine: a join that comes behind the drain hears so, and waits for nobody") {
   Node node("cluster");
-  node.engine().Drain();
+  node.engine().SetDraining(true);
   auto late = node.Join(2, "");
   REQUIRE(late.wait_for(kPatience) == std::future_status::ready);
   const absl::Status status = late.get();
   CHECK(absl::IsFailedPrecondition(status));
   CHECK(status.message() == "ringd on node-a is draining: it takes no new jobs");
+  // Once that is undone a job gathers ranks again.
+  node.engine().SetDraining(false);
+  auto again = node.Join(2, "");
+  node.network.AwaitExpected();
 }
 
 }  // namespace

@@ -68,10 +68,12 @@ TEST_CASE("ExpectedJobs: a job that is not there yet may still come, also if ano
   world.jobs.Add(JobOf(kBob, "bob's secret"));
   CHECK(world.Consider(HelloOf(kAlice)).otherwise == DoorVerdict::kUnknownSubject);
   CHECK(world.Consider(HelloOf(kAlice, "another")).verdict == DoorVerdict::kUnknownSubject);
-  world.jobs.Drain();
+  world.jobs.SetDraining(true);
   CHECK(world.Consider(HelloOf(kAlice)).otherwise == DoorVerdict::kDraining);
   CHECK(world.Consider(HelloOf(kAlice, "another")).verdict == DoorVerdict::kDraining);
   CHECK(world.Consider(HelloOf(kBob)).otherwise == DoorVerdict::kWrongKey);
+  world.jobs.SetDraining(false);
+  CHECK(world.Consider(HelloOf(kAlice, "another")).verdict == DoorVerdict::kUnknownSubject);
 }
 
 TEST_CASE("ExpectedJobs: with a secret, a user's number may differ from node to node") {

@@ -186,7 +186,7 @@ TEST_CASE(
 TEST_CASE("SocketPeerNetwork: a ringd that drains says so to nodes of jobs that it does not know") {
   PeerHost host(""), node("");
   const StreamId opened = node.Connect(host.address(), seconds(20));
-  host.control->RefuseNewJobs();  // also to those that wait already
+  host.control->RefuseNewJobs(true);  // also to those that wait already
   REQUIRE(WaitForEnd(node.events, opened));
   CHECK_THAT(std::string(node.events.Get(opened).why.message()), Catch::Contains("draining"));
 }

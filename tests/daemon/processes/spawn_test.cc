@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -112,6 +113,32 @@ TEST_CASE("Spawn: the child stays in our process group, or has one of its own") 
   CHECK_THAT(RunShell(ask).output, Catch::StartsWith(std::to_string(::getpgrp()) + " "));
   const std::string own = RunShell(ask, -1, true).output;
   CHECK(own.substr(0, own.find(' ')) + "\n" == own.substr(own.find(' ') + 1));
+}
+
+TEST_CASE("Spawn: a program that is open is run, a script too, by its own name") {
+  char path[] = "/tmp/ringd-XXXXXX";
+  const int script = ::mkstemp(path);
+  REQUIRE(::fchmod(script, 0700) == 0);
+  REQUIRE(::write(script, "#!/bin/sh\necho $1 $#\n", 22) == 22);
+  ::close(script);
+  for (const std::string& file : {std::string("/bin/echo"), std::string(path)}) {
+    const int program = ::open(file.c_str(), O_PATH | O_CLOEXEC);
+    REQUIRE(program >= 0);
+    if (file == path) ::unlink(path);
+    auto pipe = MakePipe();
+    REQUIRE(pipe.ok());
+    const auto pid = Spawn({.arguments = {"/no/such/path", "1"},
+                            .program = program,
+                            .standard_output = pipe->writer.get(),
+                            .standard_error = pipe->writer.get()});
+    ::close(program);
+    REQUIRE(pid.ok());
+    pipe->writer.Reset();
+    CHECK(ReadAll(pipe->reader.get()) == (file == path ? "1 1\n" : "1\n"));
+    int status = -1;
+    REQUIRE(::waitpid(*pid, &status, 0) == *pid);
+    CHECK(status == 0);
+  }
 }
 
 TEST_CASE("Spawn: a program that is missing or may not be run is an error with its path") {

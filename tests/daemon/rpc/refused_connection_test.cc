@@ -99,7 +99,7 @@ TEST_CASE("RefusedConnection: a call is answered with status 7 and the text, wha
         "grpc-status\x01"
         "7"
         "\0\x0c"
-        "grpc-message\x18"
+        "grpc-message\x16"
         "100 %25 no: ask %C3%A9"s);
 }
 

@@ -49,6 +49,9 @@ class UnavailableEngine : public EngineControl {
   }
   void GetStatus(const Caller&, Answer<v1::StatusReply> answer) override { Refuse(answer); }
   void GetGpus(const Caller&, Answer<v1::GpusReply> answer) override { Refuse(answer); }
+  void Drain(const Caller&, const v1::DrainRequest&, Answer<v1::DrainReply> answer) override {
+    Refuse(answer);
+  }
   void ListJobs(const Caller&, const v1::ListJobsRequest&, Answer<v1::JobsReply> answer) override {
     Refuse(answer);
   }

@@ -4,14 +4,18 @@
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,7 +29,7 @@ using Catch::Contains;
 
 // A shell in an engine's place.
 std::unique_ptr<EngineProcess> StartShell(const std::string& script, int channel = STDIN_FILENO) {
-  auto engine = EngineProcess::Start("/bin/sh", {"-c", script}, channel);
+  auto engine = EngineProcess::Start(*EngineProgram::At("/bin/sh"), {"-c", script}, channel);
   REQUIRE(engine.ok());
   return *std::move(engine);
 }
@@ -119,15 +123,45 @@ TEST_CASE("EngineProcess: its log never holds it up, whether or not somebody rea
   CHECK(engine->end()->exit.exit_code == 4);
 }
 
-TEST_CASE("EngineProcess: a missing program is an error that names the file and the cause") {
+TEST_CASE("EngineProcess: a program that can't be run is an error with the file and the cause") {
+  char path[] = "/tmp/ringd-engine-XXXXXX";
+  UniqueFd file(::mkstemp(path));
+  REQUIRE(::fchmod(file.get(), 0700) == 0);
+  const std::string_view script = "#!/no/such/interpreter\n";
+  REQUIRE(::write(file.get(), script.data(), script.size()) == static_cast<ssize_t>(script.size()));
+  file.Reset();  // one that is open for writing is busy
+  const auto program = EngineProgram::At(path);
+  REQUIRE(program.ok());
   const std::size_t before = CountDescriptors();
-  const auto engine = EngineProcess::Start("/no/such/ringd-engine", {}, STDIN_FILENO);
-  CHECK(engine.status() == absl::NotFoundError("the engine can't be started: start "
-                                               "/no/such/ringd-engine: No such file or directory"));
+  const auto engine = EngineProcess::Start(*program, {}, STDIN_FILENO);
+  CHECK(engine.status() == absl::NotFoundError(std::string("the engine can't be started: start ") +
+                                               path + ": No such file or directory"));
   CHECK(CountDescriptors() == before);
+  ::unlink(path);
+}
+
+TEST_CASE("EngineProcess: starts what was opened, whatever its path leads to by then") {
+  char path[] = "/tmp/ringd-engine-XXXXXX";
+  ::close(::mkstemp(path));
+  const std::string other = std::string(path) + "-new";
+  REQUIRE(std::filesystem::copy_file("/bin/true", path,
+                                     std::filesystem::copy_options::overwrite_existing));
+  REQUIRE(std::filesystem::copy_file("/bin/false", other));
+  const auto program = EngineProgram::At(path);
+  REQUIRE(program.ok());
+  std::filesystem::rename(other, path);
+  for (int run = 0; run < 2; ++run) {
+    const auto engine = EngineProcess::Start(*program, {}, STDIN_FILENO);
+    REQUIRE(engine.ok());
+    REQUIRE(AwaitEnd(**engine));
+    CHECK((*engine)->end()->exit.exit_code == 0);
+    std::filesystem::remove(path);  // the next time there is none
+  }
 }
 
 TEST_CASE("EngineProcess: without a descriptor left the start fails and nothing is left") {
+  const auto program = EngineProgram::At("/bin/sleep");
+  REQUIRE(program.ok());
   rlimit limit{};
   REQUIRE(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
   // Its pipe has two; a pidfd would be the third.
@@ -136,7 +170,7 @@ TEST_CASE("EngineProcess: without a descriptor left the start fails and nothing 
   rlimit small = limit;
   small.rlim_cur = static_cast<rlim_t>(next) + 2;
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &small) == 0);
-  const auto engine = EngineProcess::Start("/bin/sleep", {"60"}, STDIN_FILENO);
+  const auto engine = EngineProcess::Start(*program, {"60"}, STDIN_FILENO);
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
   REQUIRE_FALSE(engine.ok());
   CHECK(absl::IsResourceExhausted(engine.status()));

@@ -17,17 +17,17 @@ namespace {
 using Catch::Contains;
 
 std::string Why(const Config& config) {
-  const absl::StatusOr<std::string> program = ResolveEngineProgram(config);
+  const absl::StatusOr<EngineProgram> program = EngineProgram::Open(config);
   REQUIRE(program.status().code() == absl::StatusCode::kFailedPrecondition);
   return std::string(program.status().message());
 }
 
-TEST_CASE("ResolveEngineProgram: the setting, if it names a program") {
+TEST_CASE("EngineProgram: the setting, if it names a program") {
   char name[] = "/tmp/ringd-XXXXXX";
   const std::string folder = ::mkdtemp(name);
   Config config;
   config.engine_program = "/bin/true";
-  CHECK(*ResolveEngineProgram(config) == "/bin/true");
+  CHECK(EngineProgram::Open(config)->path() == "/bin/true");
 
   config.engine_program = folder + "/none";
   CHECK_THAT(Why(config), Contains("engine_program = \"" + folder + "/none\"") &&
@@ -42,14 +42,31 @@ TEST_CASE("ResolveEngineProgram: the setting, if it names a program") {
   std::filesystem::remove_all(folder);
 }
 
-TEST_CASE("ResolveEngineProgram: without the setting, ringd-engine beside this program") {
+TEST_CASE("EngineProgram: without the setting, ringd-engine beside this program") {
   const std::string beside =
       std::filesystem::read_symlink("/proc/self/exe").parent_path() / "ringd-engine";
   if (std::filesystem::exists(beside)) {
-    CHECK(*ResolveEngineProgram({}) == beside);
+    CHECK(EngineProgram::Open({})->path() == beside);
   } else {
     CHECK_THAT(Why({}), Contains(beside));
   }
+}
+
+TEST_CASE("EngineProgram: notices that another file has taken its place, or none") {
+  char name[] = "/tmp/ringd-XXXXXX";
+  const std::filesystem::path folder = ::mkdtemp(name);
+  const std::filesystem::path path = folder / "ringd-engine";
+  std::filesystem::copy_file("/bin/true", path);
+  std::filesystem::copy_file("/bin/true", folder / "another");
+  const auto program = EngineProgram::At(path);
+  REQUIRE(program.ok());
+  CHECK_FALSE(program->IsReplaced());
+  std::filesystem::rename(folder / "another", path);
+  CHECK(program->IsReplaced());
+  std::filesystem::remove(path);
+  CHECK(program->IsReplaced());
+  CHECK(absl::IsNotFound(EngineProgram::At(path).status()));
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("EngineArguments: the file wall is left out only if nobody else is admitted") {

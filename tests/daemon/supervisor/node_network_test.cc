@@ -152,7 +152,7 @@ TEST_CASE("NodeNetwork: what leads nowhere is told as it was without an engine's
   }
   SECTION("a node that drains") {
     JoinedNode b("node-b");
-    b.network->RefuseNewJobs();
+    b.network->RefuseNewJobs(true);
     const StreamId stream = engine.Connect(b.door->address());
     REQUIRE(engine.AwaitEnd(stream));
     CHECK(absl::IsUnavailable(engine.events.Get(stream).why));

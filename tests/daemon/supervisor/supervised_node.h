@@ -11,8 +11,10 @@
 #include <utility>
 
 #include "daemon/door/door.h"
+#include "daemon/supervisor/engine_program.h"
 #include "daemon/supervisor/engines.h"
 #include "daemon/supervisor/lobby.h"
+#include "daemon/supervisor/node_drain.h"
 #include "daemon/supervisor/node_network.h"
 #include "daemon/supervisor/supervisor.h"
 #include "daemon/version.h"
@@ -69,7 +71,7 @@ class SupervisedNode {
     EnginesOptions options;
     options.config = config;
     options.version = kRingdVersion;
-    options.program = program;
+    options.program = std::make_shared<const EngineProgram>(*EngineProgram::At(program));
     options.peer_address = door->address();
     auto started = Engines::Start(std::move(options), network.get(), &plans, &isolated);
     REQUIRE(started.ok());
@@ -78,7 +80,7 @@ class SupervisedNode {
     lobby = *Lobby::Create(&isolated);
     supervisor = std::make_unique<Supervisor>(
         SupervisorOptions{config, kRingdVersion, door->address(), "", "", "none"}, lobby.get(),
-        nullptr, engines.get());
+        nullptr, engines.get(), &drain);
   }
   ~SupervisedNode() {
     lobby->Stop("");
@@ -157,6 +159,7 @@ class SupervisedNode {
   PlanStore plans;
   std::unique_ptr<Engines> engines;
   std::unique_ptr<Lobby> lobby;
+  NodeDrain drain{[this](bool draining) { engines->SetDraining(draining); }};
   std::unique_ptr<Supervisor> supervisor;
 
  private:

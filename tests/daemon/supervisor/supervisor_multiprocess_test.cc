@@ -159,11 +159,48 @@ TEST_CASE("Supervisor: drains and reloads reach those who join") {
   AttachedTrainer waiting = node.Attach();
   AttachedTrainer late = node.Attach();
   auto join = node.BeginJoin(waiting.token, SupervisedNode::RequestOf("job", 0, 2));
-  node.engines->Drain();
+  REQUIRE(node.drain.Set(true).ok());
   const auto joined = AnswerOf(std::move(join));
   CHECK(joined.status.message() == "ringd on node-a is draining: job 'job' can't start any more");
   CHECK(node.Join(late.token, "job").message() ==
         "ringd on node-a is draining: it takes no new jobs");
+  CHECK(node.Status().state() == "draining");
+  REQUIRE(node.drain.Set(false).ok());
+  CHECK(node.Status().state() == "serving");
+  // Also by the engine that has been told of the drain.
+  CHECK(node.Join(late.token, "job").message() == "");
+}
+
+TEST_CASE("Supervisor: root and ringd's own user drain a node, and nobody else") {
+  SupervisedNode node;
+  const auto drain = [&](const Caller& caller, bool undo) {
+    v1::DrainRequest request;
+    request.set_undo(undo);
+    return AnswerOf(Ask<v1::DrainReply>([&](Answer<v1::DrainReply> answer) {
+      node.supervisor->Drain(caller, request, std::move(answer));
+    }));
+  };
+  const auto refused = drain({.uid = ::geteuid() + 1, .is_operator = true}, false);
+  CHECK(absl::IsPermissionDenied(refused.status));
+  CHECK(node.Status().state() == "serving");
+  AttachedTrainer runs = node.Attach();
+  REQUIRE(node.Join(runs.token, "runs").message() == "");
+  for (int again = 0; again < 2; ++again) {
+    const auto drained = drain({.uid = 0}, false);
+    REQUIRE(drained.status.ok());
+    CHECK(drained.reply.node_name() == "node-a");
+    CHECK(drained.reply.state() == "draining");
+    CHECK(drained.reply.sessions() == 1);
+    CHECK(drained.reply.jobs() == 1);
+  }
+  CHECK_FALSE(node.Status().ending());
+  CHECK(drain(kMe, true).reply.state() == "serving");
+  // A ringd that ends can't be talked out of it.
+  node.drain.BeginToEnd();
+  CHECK(node.Status().ending());
+  CHECK(drain(kMe, false).reply.state() == "draining");
+  CHECK(absl::IsFailedPrecondition(drain(kMe, true).status));
+  CHECK(node.Status().state() == "draining");
 }
 
 }  // namespace

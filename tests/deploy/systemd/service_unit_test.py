@@ -61,22 +61,20 @@ def test_verify_would_notice_an_unknown_setting(unit: Path) -> None:
     assert complaints_about(unit) != []
 
 
-def test_what_the_unit_names_is_what_the_readme_installs(tmp_path: Path) -> None:
-    """The README's commands, carried out in an empty tree."""
-    readme = (SOURCE / "README.md").read_text()
-    commands = re.findall(r"^    (install .*)$", readme, re.MULTILINE)
-    assert commands
-    for folder in (
-        "usr/bin",
-        "usr/lib/systemd/system",
-        "usr/lib/sysusers.d",
-        "usr/lib/tmpfiles.d",
-        "etc/ringd",
-    ):
-        (tmp_path / folder).mkdir(parents=True)
-    for command in commands:
-        *words, target = command.split()
-        subprocess.run([*words, f"{tmp_path}{target}"], cwd=SOURCE.parents[1], timeout=60, check=True)
+def install(folder: Path, *arguments: str) -> str:
+    """What it says when it installs into this folder."""
+    return subprocess.run(
+        [SOURCE / "install", *arguments],
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DESTDIR": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
+
+
+def test_what_the_unit_names_is_what_is_installed(tmp_path: Path) -> None:
+    install(tmp_path)
     unit = (tmp_path / "usr/lib/systemd/system/ringd.service").read_text()
     named = re.findall(r"^Documentation=file:(?://)?(\S+)$", unit, re.MULTILINE)
     # `kill` for a reload is the system's (the package procps).
@@ -85,6 +83,30 @@ def test_what_the_unit_names_is_what_the_readme_installs(tmp_path: Path) -> None
     assert len(named) >= 3
     for path in named:
         assert (tmp_path / path.lstrip("/")).is_file(), path
+    # All that the README's table names.
+    table = (SOURCE / "README.md").read_text().partition("A node needs")[0]
+    listed = re.findall(r"`(/(?:usr|etc)/[^`]+\.[^`]+)`", table)
+    assert len(listed) >= 6
+    for path in listed:
+        assert (tmp_path / path.lstrip("/")).is_file(), path
+
+
+def test_installing_again_keeps_key_and_configuration(tmp_path: Path) -> None:
+    install(tmp_path, "--peer-interface", "eth0")
+    toml, key = tmp_path / "etc/ringd/ringd.toml", tmp_path / "etc/ringd/cluster.key"
+    assert toml.read_text().endswith('cluster_key_file = "/etc/ringd/cluster.key"\npeer_interface = "eth0"\n')
+    assert re.fullmatch("[0-9a-f]{64}\n", key.read_text())
+    assert key.stat().st_mode & 0o777 == 0o600
+    toml.write_text("max_sessions = 17\n")
+    before = key.read_text()
+    program = tmp_path / "usr/bin/ringd-engine"
+    former = program.stat().st_ino
+    said = install(tmp_path, "--peer-interface", "eth1")
+    assert "kept" in said
+    assert (toml.read_text(), key.read_text()) == ("max_sessions = 17\n", before)
+    # Another file: what runs is the former one.
+    assert program.stat().st_ino != former
+    assert not list(tmp_path.rglob("*.new"))
 
 
 def test_engines_die_with_ringd_and_not_ringd_with_an_engine() -> None:

@@ -166,14 +166,15 @@ def train_with_ringds_of_ones_own(walk: Walk, torchrun: str) -> None:
 
 def start_the_service(walk: Walk) -> None:
     commands = walk.service.take_all("")
-    key = next(command for command in commands if "openssl rand" in command)
     first, second = walk.machines
     first.shell("root", "\n".join([f"cd {ROOT}", *commands]))
     made = first.shell("root", "cat /etc/ringd/cluster.key")
-    copied = f"(umask 077; echo '{made}' > /etc/ringd/cluster.key) && chown ringd: /etc/ringd/cluster.key"
-    copying = [copied if command is key else command for command in commands]
-    second.shell("root", "\n".join([f"cd {ROOT}", *copying]))
+    copying = f"mkdir /etc/ringd; (umask 077; echo '{made.strip()}' > /etc/ringd/cluster.key)"
+    second.shell("root", "\n".join([copying, f"cd {ROOT}", *commands]))
     for machine in walk.machines:
+        assert machine.shell("root", "cat /etc/ringd/cluster.key") == made
+        owned = machine.shell("root", "stat --format '%U %a' /etc/ringd/cluster.key")
+        assert owned.split() == ["ringd", "600"]
         said = machine.shell("root", "systemctl is-active ringd; ps -o user= -C ringd; id alice")
         assert said.split()[:2] == ["active", "ringd"], said
 

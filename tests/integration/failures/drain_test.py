@@ -1,4 +1,5 @@
-"""SIGTERM: running jobs may finish, nobody new comes in; a second one stops at once."""
+"""ringctl drain and SIGTERM: running jobs may finish, nobody new comes in; a second SIGTERM stops
+at once."""
 
 from __future__ import annotations
 
@@ -66,6 +67,46 @@ def test_a_draining_ringd_finishes_its_jobs_and_takes_no_new_ones(cluster: Clust
     job.finish()
     assert nodes[1].wait() == 0
     assert nodes[0].running()
+
+
+def test_ringctl_drain_keeps_new_jobs_away_until_it_is_undone(cluster: Cluster) -> None:
+    nodes = cluster.start_nodes(2)
+    node = nodes[1]
+    job = UndisturbedJob(cluster, [1, 1])
+    reply = json.loads(cluster.ringctl("drain", "--json", node=node).stdout)
+    assert (reply["node_name"], reply["state"], reply["sessions"], reply["jobs"]) == (
+        node.name, "draining", 1, 1,
+    )  # fmt: skip
+    refused = start_trainers(cluster, JOINS, [1, 1], only_ranks=[1])
+    expect_words(wait_for_event(refused.ranks[0], "error")["text"], "draining", "takes no new jobs")
+    expect_words(cluster.ringctl("status", node=node).stdout, "draining since", "ringctl drain --undo")
+
+    still = cluster.ringctl("drain", "--wait", "0.3", node=node)
+    assert still.returncode == 1, still.stdout
+    expect_words(still.stderr, "1 trainer is still attached")
+    job.finish()
+    empty = cluster.ringctl("drain", "--wait", "60", node=node)
+    assert empty.returncode == 0, empty.stderr
+    expect_words(empty.stdout, "no trainer is attached")
+    assert node.running()
+
+    undone = cluster.ringctl("drain", "--undo", node=node)
+    assert (undone.returncode, undone.stdout) == (0, f"ringd on {node.name} takes new jobs.\n")
+    start_trainers(cluster, JOINS, [1, 1]).expect_success()
+    # A drain that is to end ringd is the same one, and can't be undone.
+    job = UndisturbedJob(cluster, [1, 1])
+    assert cluster.ringctl("drain", node=node).returncode == 0
+    node.may_end = True
+    node.send(signal.SIGTERM)
+    wait_until(
+        lambda: bool(json.loads(cluster.ringctl("status", "--json", node=node).stdout)["ending"]),
+        f"{node} ends",
+    )
+    undone = cluster.ringctl("drain", "--undo", node=node)
+    assert undone.returncode == 1
+    expect_words(undone.stderr, "can't be undone")
+    job.finish()
+    assert node.wait() == 0
 
 
 def test_ringctl_run_says_that_it_does_not_use_a_draining_ringd(cluster: Cluster) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -159,15 +160,24 @@ def test_an_engine_without_memory_fails_its_job_alone(cluster: Cluster) -> None:
 
 
 @pytest.mark.one_user
-def test_an_engine_program_that_is_gone_is_named_to_the_ranks(cluster: Cluster) -> None:
+@pytest.mark.parametrize("update", ["replaced", "gone"])
+def test_an_update_of_the_engines_program_ends_no_job_and_hinders_none(cluster: Cluster, update: str) -> None:
     program = cluster.folder / "ringd-engine"
-    program.symlink_to(binary("ringd-engine").resolve())
+    shutil.copy(binary("ringd-engine").resolve(), program)
     (node,) = cluster.start_nodes(1, engine_program=str(program))
     other = UndisturbedJob(cluster, [2])
     await_standing_engines(node, 1)
-    program.unlink()
+    assert "replaced" not in cluster.ringctl("status", node=node).stdout
+    if update == "gone":
+        program.unlink()
+    else:
+        another = cluster.folder / "another"
+        shutil.copy("/bin/false", another)
+        another.rename(program)
+    expect_words(cluster.ringctl("status", node=node).stdout, "ringd-engine has been replaced on disk")
+    # Those that stood ready are of before: the next ones are, too.
     for pid in set(node.engines()) - {engine_of(other.ranks[0])}:
         kill(pid, node)
-    job = start_trainers(cluster, WORKS, [2])
-    expect_words(the_same_text(wait_for_all(job.ranks, "error")), str(program), "No such file")
+    start_trainers(cluster, WORKS, [2]).expect_success()
+    await_standing_engines(node, 1)
     assert other.finish() > 0
