@@ -159,8 +159,8 @@ WAIT_ALL = """
         except ringd.DeadlineExceededError as error:
             assert "still in flight after" in str(error), error
         assert operations == before
-        print("waiting", flush=True)
         try:
+            print("waiting", flush=True)
             context.wait_all(operations)
         except KeyboardInterrupt:
             print("interrupted", flush=True)
@@ -236,8 +236,8 @@ FULL = """
     for _ in range(room):
         submit()
     if context.place.rank == 0:
-        print("waiting", flush=True)
         try:
+            print("waiting", flush=True)
             submit()
         except KeyboardInterrupt:
             print("interrupted", flush=True)
@@ -295,8 +295,8 @@ CREATE = """
     if context.place.rank == 1:
         signal.sigwait([signal.SIGUSR1])
     else:
-        print("waiting", flush=True)
         try:
+            print("waiting", flush=True)
             context.create_communicator("both", [0, 1], timeout=120)
         except KeyboardInterrupt:
             print("interrupted", flush=True)
