@@ -70,7 +70,7 @@ void Job::LeaveFailed(const Session& session, absl::string_view failure, Clock::
   if (member == nullptr || member->left) return;
   member->left = true;
   anyone_left_ = true;
-  const std::string words(CutToLength(CleanLine(failure), kMostFailureBytes));
+  const std::string words = CleanLine(CutToLength(failure, kMostFailureBytes));
   LogInfo(absl::StrCat("pid ", member->pid, " gives up: ", words), Fields(member->rank));
   member->lost_reason = absl::StrCat(words, ",");
   // Mostly since the job has failed: then its ranks know why.

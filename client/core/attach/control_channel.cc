@@ -217,7 +217,7 @@ class GrpcControlChannel final : public ControlChannel {
 
   absl::Status Leave(absl::string_view failure, Clock::time_point deadline) override {
     v1::LeaveRequest request;
-    request.set_failure(std::string(CutToLength(CleanLine(failure), kMostFailureBytes)));
+    request.set_failure(CleanLine(CutToLength(failure, kMostFailureBytes)));
     grpc::ClientContext context;
     Prepare(context, deadline);
     v1::LeaveReply reply;

@@ -25,7 +25,11 @@ class TraceSink {
 
   void Write(const TraceEvent& event) noexcept {
     // Acquire pairs with the release below: the writer as the thread before has left it.
-    while (taken_.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
+    for (int tries = 0; taken_.exchange(true, std::memory_order_acquire); ++tries) {
+      // A thread of real-time priority may keep the one that has the turn from going on.
+      if (tries == kMostTries) return;
+      std::this_thread::yield();
+    }
     writer_.Write(event);
     taken_.store(false, std::memory_order_release);
   }
@@ -38,6 +42,9 @@ class TraceSink {
   }
 
  private:
+  // Then the event is lost.
+  static constexpr int kMostTries = 1000;
+
   std::atomic<bool> taken_{false};
   TraceWriter writer_;  // of the thread that has the turn
 };

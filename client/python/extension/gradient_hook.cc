@@ -22,12 +22,8 @@ bool IsResult(PyObject* gradient, PyObject* result, bool& same) {
   if (same || gradient == Py_None) return true;
   void* here = nullptr;
   void* there = nullptr;
-  bool as_read = false;
-  if (!AddressOf(gradient, here) || !AddressOf(result, there) || !IsAsRead(gradient, as_read)) {
-    return false;
-  }
-  same = here == there && as_read;
-  return true;
+  if (!AddressOf(gradient, here) || !AddressOf(result, there)) return false;
+  return here != there || IsAsRead(gradient, same);
 }
 
 }  // namespace
@@ -97,7 +93,10 @@ GradientHook::Outcome GradientHook::TrySubmit(PyObject* self, PyObject* of) {
   if (!in_arena && !AddressOf(gradient.get(), submission.source)) return Unusual();
   ringd_operation submitted = 0;
   // It fails, too, if the registration has been given back, or went with its process set.
-  if (Submit(target, submission, true, submitted) != RINGD_OK) return Unusual();
+  if (Submit(target, submission, true, submitted) != RINGD_OK) {
+    // A signal's handler has raised while it waited: that is nobody else's to tell.
+    return PyErr_Occurred() != nullptr ? Outcome::kError : Unusual();
+  }
   passes_left = 0;
   accumulated = Reference();
   begun.source = Reference::To(gradient.get());

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import ringd
 import ringd.torch as hvd
 import torch
+from ringd.torch.job import Job
 from torch import nn
 
 pytestmark = pytest.mark.usefixtures("doubling")
@@ -52,6 +54,21 @@ def test_a_fused_step_that_grad_scaler_prepared_with_unreduced_gradients_is_refu
         scaler.step(optimizer)
     for parameter, unchanged in zip(model.parameters(), before, strict=True):
         assert torch.equal(parameter, unchanged)
+    # What the scaler has left there is no later step's.
+    optimizer.zero_grad()
+    loss_of(model).backward()
+    optimizer.step()
+    assert not torch.equal(next(model.parameters()), before[0])
+
+
+def test_an_optimizer_may_have_an_attribute_that_grad_scaler_would_set() -> None:
+    model = make()
+    optimizer = distributed(Twice(model.parameters()), model)
+    optimizer.found_inf = torch.zeros(1)
+    loss_of(model).backward()
+    optimizer.step(lambda: loss_of(model).backward())
+    loss_of(model).backward()
+    optimizer.first_step(zero_grad=True)
 
 
 def test_a_fused_step_that_grad_scaler_prepared_with_reduced_gradients() -> None:
@@ -153,6 +170,55 @@ def test_an_optimizer_that_steps_twice(*, with_closure: bool) -> None:
     )
 
 
+@pytest.mark.filterwarnings("error")
+def test_the_last_of_several_passes_may_come_in_the_closure() -> None:
+    model, reference = make(), make()
+    optimizer = distributed(sgd(model), model, backward_passes_per_step=4)
+    expected = sgd(reference)
+    for _ in range(2):
+        optimizer.zero_grad()
+        for step in range(3):
+            loss_of(model, step).backward()
+
+        def last() -> torch.Tensor:
+            loss = loss_of(model, 3)
+            loss.backward()
+            return loss
+
+        optimizer.step(last)
+        expected.zero_grad()
+        for step in range(4):
+            (2 * loss_of(reference, step)).backward()
+        expected.step()
+        expect_same(model, reference)
+
+
+class Around(torch.optim.Optimizer):
+    """Steps through another optimizer that it has (as Lookahead)."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner.param_groups, {})
+        self.inner = inner
+
+    def step(self, closure: Any = None) -> Any:
+        return self.inner.step(closure)
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_optimizer_around_a_distributed_one_steps_through_it() -> None:
+    model, reference = make(), make()
+    optimizer = Around(distributed(sgd(model), model))
+    expected = sgd(reference)
+    for step in range(3):
+        optimizer.inner.zero_grad()
+        loss_of(model, step).backward()
+        optimizer.step()
+        expected.zero_grad()
+        (2 * loss_of(reference, step)).backward()
+        expected.step()
+        expect_same(model, reference)
+
+
 @pytest.mark.parametrize("passes", [1, 2])
 def test_a_step_of_another_optimizer_with_unreduced_gradients_is_refused(passes: int) -> None:
     model, other_model = make(), make()
@@ -201,3 +267,18 @@ def test_a_parameter_that_was_replaced_is_let_go() -> None:
     old.sum().backward()
     optimizer.synchronize()
     assert gradient_of(old).unique().tolist() == [1.0]
+
+
+def test_parameters_that_were_replaced_leave_no_registrations(job: Job) -> None:
+    model = make()
+    optimizer = distributed(sgd(model), model)
+    counts = []
+    for _ in range(8):
+        optimizer.param_groups[0]["params"][0] = nn.Parameter(torch.ones(4, 3))
+        optimizer.zero_grad()
+        sum(parameter.sum() for parameter in optimizer.param_groups[0]["params"]).backward()
+        optimizer.step()
+        gc.collect()
+        counts.append(len(job._registrations))
+    # One that has just gone is given back the next time.
+    assert max(counts) <= 6

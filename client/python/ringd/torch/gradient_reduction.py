@@ -118,12 +118,15 @@ class GradientReduction:
                 if not self._knows(parameter):
                     added[parameter] = self._further_names.pop(parameter, f"group.{number}.{index}")
         communicator = self._communicator
+        removed = set(self._members).difference(there)
+        self._members = there
         self._names |= added if communicator is None else communicator.gradient_names.claim(added)
-        for parameter in set(self._members).difference(there):
-            self._remove(parameter)
         for parameter in added:
             self._add(parameter)
-        self._members = there
+        for parameter in removed:
+            self._remove(parameter)
+        if removed and communicator is not None and self._job is not None and is_current(self._job):
+            self._job.give_back(communicator)  # what the parameters that have gone had
 
     def _knows(self, parameter: torch.Tensor) -> bool:
         return any(parameter in some for some in (self._slots, self._frozen, self._taken))
@@ -391,8 +394,10 @@ def _parameters_of(groups: Iterable[dict[str, Any]]) -> list[torch.Tensor]:
     return [parameter for group in groups for parameter in group["params"]]
 
 
-def refuse_step_past_reductions(optimizer: torch.optim.Optimizer) -> None:
+def refuse_step_past_reductions(
+    optimizer: torch.optim.Optimizer, but: Iterable[GradientReduction] = ()
+) -> None:
     """``FailedPreconditionError`` if `optimizer`, which is not distributed, would step with
-    gradients that a distributed one is reducing."""
-    for reduction in list(_reductions):
+    gradients that a distributed one is reducing, `but` those."""
+    for reduction in set(_reductions).difference(but):
         reduction.refuse_step_of(optimizer)

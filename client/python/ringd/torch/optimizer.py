@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from ringd.errors import InvalidArgumentError
+from ringd.errors import FailedPreconditionError, InvalidArgumentError
 from ringd.torch.allreduce import Average
 from ringd.torch.compression import Compression, Compressor
 from ringd.torch.gradient_reduction import GradientReduction, refuse_step_past_reductions
@@ -70,8 +70,9 @@ class DistributedMixin:
         if not self._should_synchronize:
             self._reduction.refuse_unreduced()
         elif closure is not None:
-            # Its backward passes come within the step; an earlier one is the step's too (SAM).
-            if self._reduction.unreduced:
+            # Its backward passes come within the step, which mostly begins with them. One that
+            # begins with gradients of before (SAM's) uses them as they are.
+            if self._reduction.pending and hasattr(type(self), "first_step"):
                 self.synchronize()
             closure = self._synchronized_after(closure)
         else:
@@ -81,8 +82,8 @@ class DistributedMixin:
                     "reduced twice. Step so: with optimizer.skip_synchronize(): optimizer.step()",
                     stacklevel=2,
                 )
-            elif getattr(self, "found_inf", None) is not None:
-                self._reduction.refuse_scaled()
+            elif self._is_scaled():
+                self._refuse_scaled()
             self.synchronize()
         self._reduction.used()
         # What it calls of this optimizer is a part of this step.
@@ -92,6 +93,23 @@ class DistributedMixin:
     # For PyTorch, which else puts hooks around this one, too, when a state has been loaded. They
     # are around the optimizer's own step, and see reduced gradients.
     step.hooked = True  # type: ignore[attr-defined]
+
+    def _is_scaled(self) -> bool:
+        """Whether GradScaler leaves to this step what it mostly does itself."""
+        return (
+            getattr(self, "_step_supports_amp_scaling", False)
+            and "grad_scale" in vars(self)
+            and getattr(self, "found_inf", None) is not None
+        )
+
+    def _refuse_scaled(self) -> None:
+        try:
+            self._reduction.refuse_scaled()
+        except FailedPreconditionError:
+            # GradScaler takes them away after a step that ends well only.
+            for name in ("grad_scale", "found_inf"):
+                vars(self).pop(name, None)
+            raise
 
     def _synchronized_after(self, closure: Callable[[], Any]) -> Callable[[], Any]:
         def evaluate() -> Any:
@@ -344,5 +362,8 @@ def _watch_steps() -> None:
 
 
 def _before_any_step(stepping: torch.optim.Optimizer, *_: Any) -> None:
-    if not isinstance(stepping, DistributedMixin):
-        refuse_step_past_reductions(stepping)
+    if isinstance(stepping, DistributedMixin):
+        return
+    # Those that it has itself it steps through (Lookahead).
+    within = [own._reduction for own in vars(stepping).values() if isinstance(own, DistributedMixin)]
+    refuse_step_past_reductions(stepping, within)
