@@ -84,7 +84,7 @@ TEST_CASE("WrapWords: breaks between words, never within one") {
 }
 
 TEST_CASE("Paint: what a job names itself can't drive the terminal") {
-  CHECK(Paint("evil\x1b[2Jname\n", Colour::kNone, false) == "evil?[2Jname?");
+  CHECK(Paint("evil\x1b[2J\nname\x9b", Colour::kNone, false) == "evil?[2J name?");
   CHECK(Paint("x\x1b", Colour::kRed, true) == "\x1b[31mx?\x1b[0m");
 }
 
