@@ -185,7 +185,7 @@ def test_one_rank_alone_trains_in_a_bare_root(
 
 
 def test_the_clusters_key_is_made_with_the_packages_that_the_services_readme_names(host: BareRoot) -> None:
-    (command,) = re.findall(r"openssl rand -hex 32", (ROOT / "deploy/systemd/README.md").read_text())
+    (command,) = re.findall(r"openssl rand -hex 32", (ROOT / "deploy/systemd/install").read_text())
     made = subprocess.run(
         host.command(command.split()), capture_output=True, text=True, timeout=60, check=False
     )
