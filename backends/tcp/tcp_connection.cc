@@ -127,31 +127,18 @@ void TcpConnection::Write() noexcept {
   }
 }
 
-std::size_t TcpConnection::MissingBytes() const noexcept {
-  const std::size_t have = end_of_data_ - begin_;
-  if (have < sizeof(FrameHead)) return 0;
-  FrameHead head;
-  std::memcpy(&head, buffer_.get() + begin_, sizeof(head));
-  return sizeof(head) + head.payload_bytes - have;
-}
-
 std::size_t TcpConnection::ReadAhead() const noexcept {
-  const std::size_t missing = MissingBytes();
-  if (missing > 0) return missing + sizeof(FrameHead);
-  return sizeof(FrameHead) + read_ahead_ + sizeof(FrameHead) - (end_of_data_ - begin_);
-}
-
-void TcpConnection::WaitForBytes(std::size_t count) noexcept {
-  if (count == wakes_at_) return;
-  // The kernel tells at once if they are there already, and earlier if its memory is full. Of the
-  // end it tells in any case.
-  const int bytes = static_cast<int>(count);
-  if (::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes)) == 0) {
-    wakes_at_ = count;
+  const std::size_t have = end_of_data_ - begin_;
+  std::size_t payload_bytes = read_ahead_;
+  if (have >= sizeof(FrameHead)) {
+    FrameHead head;
+    std::memcpy(&head, buffer_.get() + begin_, sizeof(head));
+    payload_bytes = head.payload_bytes;
   }
+  return sizeof(FrameHead) + payload_bytes + sizeof(FrameHead) - have;
 }
 
-void TcpConnection::Read(std::size_t limit, bool whole_frames) noexcept {
+void TcpConnection::Read(std::size_t limit) noexcept {
   std::size_t taken = 0;
   while (readable_ && !ended()) {
     if (taken >= limit) {
@@ -164,7 +151,7 @@ void TcpConnection::Read(std::size_t limit, bool whole_frames) noexcept {
       if (errno == EINTR) continue;
       readable_ = false;
       if (errno != EAGAIN && errno != EWOULDBLOCK) EndByErrno(errno);
-      break;
+      return;
     }
     if (got == 0) {
       end_ = absl::UnavailableError(absl::StrCat(peer_address_, " has closed it"));
@@ -176,9 +163,6 @@ void TcpConnection::Read(std::size_t limit, bool whole_frames) noexcept {
     if (static_cast<std::size_t>(got) < wanted && !hung_up_) readable_ = false;
     if (!DeliverFrames()) return;
   }
-  if (ended()) return;
-  const std::size_t missing = whole_frames ? MissingBytes() : 0;
-  WaitForBytes(missing >= kLeastWait ? missing : 1);
 }
 
 bool TcpConnection::DeliverFrames() noexcept {

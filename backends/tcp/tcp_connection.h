@@ -84,9 +84,8 @@ class TcpConnection final : public Pollable {
   bool is_flushed() const noexcept { return !is_writing() && !says_goodbye_; }
 
   // Reads up to about `limit` bytes and hands messages to the owner. Then it is drained, on the
-  // poller's list again, or has ended. `whole_frames`: the poller tells of a frame that has come in
-  // part only when the rest is there.
-  void Read(std::size_t limit, bool whole_frames) noexcept;
+  // poller's list again, or has ended.
+  void Read(std::size_t limit) noexcept;
   // The other side's goodbye has come.
   bool peer_left() const noexcept { return peer_left_; }
 
@@ -108,16 +107,11 @@ class TcpConnection final : public Pollable {
   // A read that does not know the next frame's length asks for what the last one had, or this: a
   // small operation's message comes whole.
   static constexpr std::size_t kLeastReadAhead = 4096;
-  // Less than this is not worth a call to be woken once.
-  static constexpr std::size_t kLeastWait = 16 << 10;
 
   bool is_writing() const noexcept { return !head_left_.empty() || !payload_left_.empty(); }
   // Until all is written, or there is no room.
   void Write() noexcept;
   std::size_t ReadAhead() const noexcept;
-  // How many bytes of the frame that has begun have not come; 0 if its head has not.
-  std::size_t MissingBytes() const noexcept;
-  void WaitForBytes(std::size_t count) noexcept;
   // False: something is wrong, the connection has ended.
   bool DeliverFrames() noexcept;
   void MoveToFront() noexcept;
@@ -148,7 +142,6 @@ class TcpConnection final : public Pollable {
   std::size_t begin_ = kHeadAt;
   std::size_t end_of_data_ = kHeadAt;
   std::size_t read_ahead_ = kLeastReadAhead;
-  std::size_t wakes_at_ = 1;  // bytes in the socket
   bool peer_left_ = false;
 };
 

@@ -31,7 +31,7 @@ bool TcpFarewells::IsOver(const TcpConnection& connection) noexcept {
 
 void TcpFarewells::Attend(TcpConnection& connection) noexcept {
   connection.Continue();
-  connection.Read(kTurnBytes, /*whole_frames=*/false);
+  connection.Read(kTurnBytes);
 }
 
 void TcpFarewells::OnReady(TcpConnection& connection) noexcept {

@@ -78,23 +78,10 @@ bool TcpLine::Send(const MessageHeader& header, std::span<const std::byte> paylo
 }
 
 bool TcpLine::Begin(TcpConnection& connection, TcpSend& send) noexcept {
-  if (connection.stream() > 0) {
-    next_bulk_ = connection.stream();
-    NoteBulk(send.line_bytes());
-  }
+  if (connection.stream() > 0) next_bulk_ = connection.stream();
   const bool done = connection.Begin(send);
   NoteEnd(connection);
   return done;
-}
-
-void TcpLine::NoteBulk(std::size_t bytes) noexcept {
-  unmeasured_bytes_ += bytes;
-  if (unmeasured_bytes_ < LineRate::kMeasuredBytes) return;
-  unmeasured_bytes_ = 0;
-  const TcpAccount now = BulkAccount();
-  means_.rate.Note({now.busy_time - measured_.busy_time, now.acked_bytes - measured_.acked_bytes},
-                   in_use_->size() - 1);
-  measured_ = now;
 }
 
 void TcpLine::BeginBulk(TcpSend& send) noexcept {
@@ -128,7 +115,7 @@ void TcpLine::OnReady(TcpConnection& connection) noexcept {
     if (flow_->is_set_aside() && CanBeginBulk()) remote_.Readmit(*flow_);
     if (!remote_.is_shared()) remote_.Advance();
   }
-  connection.Read(kTurnBytes, means_.rate.is_slow());
+  connection.Read(kTurnBytes);
   if (connection.peer_left() && !peer_left_) OnPeerLeft();
   NoteEnd(connection);
 }
@@ -211,14 +198,11 @@ void TcpLine::LimitUnsentBytes(std::uint32_t bytes) noexcept {
   }
 }
 
-TcpAccount TcpLine::BulkAccount() const noexcept {
-  TcpAccount sum;
+std::chrono::microseconds TcpLine::BulkBusyTime() const noexcept {
+  std::chrono::microseconds sum{0};
   for (const Connections& set : sets_) {
     for (const auto& connection : set) {
-      if (connection == nullptr || connection->stream() == 0) continue;
-      const TcpAccount one = AccountOf(connection->fd());
-      sum.busy_time += one.busy_time;
-      sum.acked_bytes += one.acked_bytes;
+      if (connection != nullptr && connection->stream() > 0) sum += BusyTimeOf(connection->fd());
     }
   }
   return sum;

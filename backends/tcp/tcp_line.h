@@ -16,7 +16,6 @@
 #include "backends/collectives/message_wire.h"
 #include "backends/communicator.h"
 #include "backends/congestion_control.h"
-#include "backends/tcp/line_rate.h"
 #include "backends/tcp/tcp_connection.h"
 #include "backends/tcp/tcp_remote.h"
 #include "backends/tcp/tcp_send.h"
@@ -52,7 +51,6 @@ class TcpLine final : private TcpConnection::Owner {
     TcpPoller& poller;
     SendPool<TcpSend>& sends;
     CongestionControl congestion_control;
-    LineRate rate = {};
   };
 
   static constexpr std::uint32_t kMaxStreams = 64;  // for bulk
@@ -91,7 +89,7 @@ class TcpLine final : private TcpConnection::Owner {
   void BeginBulk(TcpSend& send) noexcept;
   void LimitUnsentBytes(std::uint32_t bytes) noexcept;
   // Of all its connections for bulk together.
-  TcpAccount BulkAccount() const noexcept;
+  std::chrono::microseconds BulkBusyTime() const noexcept;
   TcpFlow& flow() noexcept { return *flow_; }
 
  private:
@@ -112,7 +110,6 @@ class TcpLine final : private TcpConnection::Owner {
   TcpConnection* FindBulkConnection() const noexcept;
   // True: done with the payload, its observer is not told.
   bool Begin(TcpConnection& connection, TcpSend& send) noexcept;
-  void NoteBulk(std::size_t bytes) noexcept;
   void AdvanceUrgent() noexcept;
   template <typename Predicate>
   void DropWaiting(Predicate predicate) noexcept;
@@ -130,8 +127,6 @@ class TcpLine final : private TcpConnection::Owner {
       sets_;  // by who dialled: the other, this side; by stream, null: none yet
   Connections* in_use_ = nullptr;  // for sending
   std::size_t next_bulk_ = 0;
-  std::size_t unmeasured_bytes_ = 0;
-  TcpAccount measured_;
   SendList<TcpSend> urgent_;
   std::set<std::string> interfaces_;  // of its connections
   absl::Status failure_;

@@ -90,7 +90,7 @@ bool TcpRemote::CanAdvance() noexcept {
 
 std::chrono::microseconds TcpRemote::BusyTime() const noexcept {
   std::chrono::microseconds sum{0};
-  for (const TcpLine* const line : lines_) sum += line->BulkAccount().busy_time;
+  for (const TcpLine* const line : lines_) sum += line->BulkBusyTime();
   return sum;
 }
 

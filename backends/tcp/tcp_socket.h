@@ -3,7 +3,6 @@
 #define RINGD_BACKENDS_TCP_TCP_SOCKET_H_
 
 #include <chrono>
-#include <cstdint>
 #include <string>
 
 #include "backends/congestion_control.h"
@@ -21,14 +20,9 @@ std::string PeerAddressOf(int fd);
 // The network interface that has this end's address: "eth0"; the address itself if none has.
 std::string InterfaceOf(int fd);
 
-// What the kernel says of what a connection has sent since it was made. 0 if it does not say.
-struct TcpAccount {
-  // For how long there was something under way, or waiting to be sent (tcpi_busy_time).
-  std::chrono::microseconds busy_time{0};
-  std::uint64_t acked_bytes = 0;  // tcpi_bytes_acked
-};
-
-TcpAccount AccountOf(int fd) noexcept;
+// For how long there was something under way on the connection, or waiting to be sent, since it was
+// made (the kernel's tcpi_busy_time). 0 if the kernel does not say.
+std::chrono::microseconds BusyTimeOf(int fd) noexcept;
 
 }  // namespace ringd
 

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "backends/tcp/tcp_poller.h"
-#include "backends/tcp/tcp_socket.h"
 #include "proto/base/clock.h"
 #include "tests/backends/tcp_pair.h"
 
@@ -46,10 +45,6 @@ class Taker final : public TcpConnection::Owner {
     }
     return true;
   }
-  void RunFor(Clock::duration time) {
-    const Clock::time_point end = Clock::now() + time;
-    while (Clock::now() < end) Turn();
-  }
   void Write(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
       const ssize_t sent =
@@ -60,9 +55,8 @@ class Taker final : public TcpConnection::Owner {
   }
 
   void OnReady(TcpConnection& ready) noexcept override {
-    ++wakes;
     done = ready.Continue();
-    ready.Read(turn_bytes_, whole_frames);
+    ready.Read(turn_bytes_);
   }
   void OnMessage(const MessageHeader& header,
                  std::span<const std::byte> payload) noexcept override {
@@ -79,8 +73,6 @@ class Taker final : public TcpConnection::Owner {
   std::vector<std::uint32_t> indices;
   std::vector<std::vector<std::byte>> payloads;
   bool aligned = true;
-  bool whole_frames = false;
-  std::size_t wakes = 0;
 
  private:
   const std::size_t turn_bytes_;
@@ -128,7 +120,6 @@ TEST_CASE("TcpConnection: frames come whole and aligned, however they are cut") 
   }
   // A turn may end in the middle of what has come.
   Taker taker(seed % 3 == 0 ? 1 : 1 << 20);
-  taker.whole_frames = seed % 4 >= 2;
   const std::size_t most = seed % 2 == 0 ? 64 : 60'000;
   for (std::size_t at = 0; at < bytes.size();) {
     std::size_t count = std::min(bytes.size() - at, 1 + random() % most);
@@ -144,40 +135,6 @@ TEST_CASE("TcpConnection: frames come whole and aligned, however they are cut") 
   CHECK(std::is_sorted(taker.indices.begin(), taker.indices.end()));
   CHECK(taker.aligned);
   CHECK_FALSE(taker.connection.ended());
-}
-
-TEST_CASE("TcpConnection: who waits for whole frames is woken once for each, and misses none") {
-  Taker taker;
-  PrepareSocket(taker.connection.fd(), {});  // whose window holds a frame
-  taker.whole_frames = true;
-  std::vector<std::byte> large;
-  Append(large, HeadOf(0, kMaxPayloadBytes), Noise(kMaxPayloadBytes, 1));
-  // The head, and more.
-  taker.Write(std::span(large).first(1000));
-  REQUIRE(taker.RunUntil([&] { return taker.wakes > 0; }));
-  taker.RunFor(std::chrono::milliseconds(20));
-  taker.wakes = 0;
-  for (std::size_t at = 1000; at < large.size() - 1; at += 1000) {
-    taker.Write(std::span(large).subspan(at, std::min<std::size_t>(1000, large.size() - 1 - at)));
-    taker.Turn();
-  }
-  taker.RunFor(std::chrono::milliseconds(20));
-  CHECK(taker.wakes == 0);
-  SECTION("the last byte") {
-    taker.Write(std::span(large).last(1));
-    REQUIRE(taker.RunUntil([&] { return taker.payloads.size() == 1; }));
-    // A small frame does not wait for more.
-    std::vector<std::byte> small;
-    Append(small, HeadOf(1, 0));
-    taker.Write(small);
-    REQUIRE(taker.RunUntil([&] { return taker.payloads.size() == 2; }));
-    CHECK(taker.indices == std::vector<std::uint32_t>{0, 1});
-  }
-  SECTION("the end") {
-    taker.pair.other.Reset();
-    REQUIRE(taker.RunUntil([&] { return taker.connection.ended(); }));
-    CHECK(absl::IsUnavailable(taker.connection.end()));
-  }
 }
 
 TEST_CASE("TcpConnection: what is no frame of the other node's ends it, and nothing is handed on") {
