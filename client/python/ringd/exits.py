@@ -80,7 +80,7 @@ def why_ended(
         name = f"{module}.{name}"
     try:
         words = str(error)
-    except Exception:  # it is the program's own
+    except BaseException:  # it is the program's own
         words = ""
     return f"{how}: {name}" + (f": {words}" if words else "")
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 import ringd
-import ringd.torch as hvd
 import torch
+from ringd.torch.gradient_slot import GradientSlot
 from ringd.torch.job import Job
 from torch import nn
+
+from tests.client.python.reduced import distributed, gradient_of
 
 pytestmark = pytest.mark.usefixtures("doubling")
 
@@ -30,18 +32,9 @@ def sgd(model: nn.Module) -> torch.optim.SGD:
     return torch.optim.SGD(model.parameters(), lr=0.1)
 
 
-def distributed(optimizer: torch.optim.Optimizer, model: nn.Module, **options: Any) -> Any:
-    return hvd.DistributedOptimizer(optimizer, model.named_parameters(), op=hvd.Sum, **options)
-
-
 def expect_same(model: nn.Module, reference: nn.Module) -> None:
     for (name, mine), theirs in zip(model.named_parameters(), reference.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs, msg=lambda text, name=name: f"{name}: {text}")
-
-
-def gradient_of(parameter: torch.Tensor) -> torch.Tensor:
-    assert parameter.grad is not None
-    return parameter.grad
 
 
 def test_a_fused_step_that_grad_scaler_prepared_with_unreduced_gradients_is_refused() -> None:
@@ -296,3 +289,80 @@ def test_parameters_that_were_replaced_leave_no_registrations(job: Job) -> None:
         counts.append(len(job._registrations))
     # One that has just gone is given back the next time.
     assert max(counts) <= 6
+
+
+def test_the_last_of_several_passes_may_come_in_a_closure_that_synchronizes() -> None:
+    model, reference = make(), make()
+    optimizer = distributed(sgd(model), model, backward_passes_per_step=2)
+    loss_of(model, 0).backward()
+
+    def last() -> torch.Tensor:
+        loss = loss_of(model, 1)
+        loss.backward()
+        optimizer.synchronize()
+        return loss
+
+    with optimizer.skip_synchronize():
+        optimizer.step(last)
+    for step in range(2):
+        (2 * loss_of(reference, step)).backward()
+    sgd(reference).step()
+    expect_same(model, reference)
+
+
+class Marked(torch.optim.SGD):
+    first_step = True
+
+
+def test_a_class_may_have_an_attribute_that_is_called_as_a_part_of_a_step() -> None:
+    model = make()
+    optimizer = distributed(Marked(model.parameters(), lr=0.1), model)
+    assert optimizer.first_step is True
+    loss_of(model).backward()
+    optimizer.step()
+
+
+@pytest.fixture
+def failing_discard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first operation that is given up fails, as one about which the ranks disagree."""
+    discard = GradientSlot.discard
+    failed: list[GradientSlot] = []
+
+    def failing(slot: GradientSlot) -> None:
+        discard(slot)
+        if not failed:
+            failed.append(slot)
+            raise ringd.InvalidArgumentError("ranks differ")
+
+    monkeypatch.setattr(GradientSlot, "discard", failing)
+
+
+@pytest.mark.usefixtures("failing_discard")
+def test_a_parameter_whose_old_operation_failed_is_taken_over_the_next_time() -> None:
+    model, other = make(), make()
+    first = distributed(sgd(model), model)
+    second = distributed(sgd(other), other)
+    loss_of(model).backward()
+    taken = first.param_groups[0]["params"][0]
+    with pytest.raises(ringd.InvalidArgumentError, match="ranks differ"):
+        second.add_param_group({"params": [taken]})
+    second.zero_grad()
+    taken.sum().backward()
+    second.synchronize()
+    assert gradient_of(taken).unique().tolist() == [2.0]
+    del first
+
+
+@pytest.mark.usefixtures("failing_discard")
+def test_all_replaced_parameters_are_let_go_although_an_operation_failed() -> None:
+    model = make()
+    optimizer = distributed(sgd(model), model)
+    loss_of(model).backward()
+    parameters = optimizer.param_groups[0]["params"]
+    old = parameters[:2]
+    parameters[:2] = [nn.Parameter(torch.ones_like(parameter)) for parameter in old]
+    with pytest.raises(ringd.InvalidArgumentError, match="ranks differ"):
+        optimizer.zero_grad()
+    optimizer.zero_grad()
+    assert len(optimizer._reduction._slots) == len(parameters)
+    assert not any(parameter in optimizer._reduction._slots for parameter in old)

@@ -15,6 +15,11 @@ class Unspeakable(Exception):
         raise RuntimeError("has no words")
 
 
+class Interrupted(Exception):
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
 class Place:
     """One that is only told of."""
 
@@ -52,9 +57,10 @@ def test_an_exception_has_its_name_and_words(error: BaseException, words: str) -
     assert exits.why_ended(type(error), error) == words
 
 
-def test_an_exception_without_words_has_its_name() -> None:
-    name = f"{__name__}.Unspeakable"
-    assert exits.why_ended(Unspeakable, Unspeakable()) == f"ended by an uncaught exception: {name}"
+@pytest.mark.parametrize("error", [Unspeakable(), Interrupted()])
+def test_an_exception_without_words_has_its_name(error: Exception) -> None:
+    name = f"{__name__}.{type(error).__name__}"
+    assert exits.why_ended(type(error), error) == f"ended by an uncaught exception: {name}"
 
 
 def test_any_text_can_be_told() -> None:

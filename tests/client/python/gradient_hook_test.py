@@ -18,6 +18,8 @@ from ringd.torch.job import Job
 from ringd.types import TensorSpec
 from torch import nn
 
+from tests.client.python.reduced import gradient_of
+
 SMALL = 12
 LARGE = 16_384  # 64 KiB
 
@@ -63,11 +65,6 @@ class Hooked:
         assert list(self.pending) == [self.hook]
         assert self.job.has_in_flight(0)
         assert self.hook.passes_left == 0
-
-
-def gradient_of(parameter: torch.Tensor) -> torch.Tensor:
-    assert parameter.grad is not None
-    return parameter.grad
 
 
 def test_not_armed_it_calls_the_function_that_it_was_given(job: Job) -> None:

@@ -8,18 +8,12 @@ from typing import Any
 import pytest
 import ringd.torch as hvd
 import torch
+from ringd.torch.gradient_reduction import GradientReduction
 from torch import nn
 
+from tests.client.python.reduced import distributed, gradient_of
+
 pytestmark = pytest.mark.usefixtures("doubling")
-
-
-def distributed(optimizer: torch.optim.Optimizer, model: nn.Module, **options: Any) -> Any:
-    return hvd.DistributedOptimizer(optimizer, model.named_parameters(), op=hvd.Sum, **options)
-
-
-def gradient_of(parameter: torch.Tensor) -> torch.Tensor:
-    assert parameter.grad is not None
-    return parameter.grad
 
 
 @pytest.mark.parametrize("set_to_none", [True, False])
@@ -52,9 +46,6 @@ def test_gradients_that_are_conjugated_or_negated_by_the_program() -> None:
         optimizer.step()
         assert gradient_of(parameter).tolist() == (2 * values.conj()).tolist()
         assert gradient_of(real).tolist() == [-6.0] * 4
-
-
-Reduction = Callable[..., torch.Tensor]
 
 
 @pytest.mark.parametrize(
@@ -174,3 +165,40 @@ def test_gradients_in_one_buffer_stay_there(
         if step >= from_step:
             expected_flat = torch.cat([gradient_of(one).reshape(-1) for one in reference.parameters()])
             torch.testing.assert_close(flat, expected_flat)
+
+
+class Joined(nn.Module):
+    """Whose gradients autograd cuts from one tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.ones(2, 3))
+        self.second = nn.Parameter(torch.ones(2, 3))
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return values @ torch.cat([self.first, self.second]).t()
+
+
+def test_gradients_that_autograd_cuts_from_one_go_into_the_arena(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, reference = Joined(), Joined()
+    optimizer = distributed(torch.optim.SGD(model.parameters(), lr=0.1), model)
+    expected = torch.optim.SGD(reference.parameters(), lr=0.1)
+    slow: list[torch.Tensor] = []
+    on_gradient = GradientReduction.on_gradient
+
+    def counting(reduction: GradientReduction, ready: torch.Tensor) -> None:
+        slow.append(ready)
+        on_gradient(reduction, ready)
+
+    monkeypatch.setattr(GradientReduction, "on_gradient", counting)
+    for step in range(4):
+        values = torch.full((2, 3), float(step + 1))
+        optimizer.zero_grad()
+        model(values).square().mean().backward()
+        optimizer.step()
+        expected.zero_grad()
+        (2 * reference(values).square().mean()).backward()
+        expected.step()
+        torch.testing.assert_close(model.first, reference.first)
+        torch.testing.assert_close(model.second, reference.second)
+    assert len(slow) == 2  # in the first step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import warnings
 import weakref
@@ -12,7 +13,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from ringd.errors import FailedPreconditionError, RingdError
-from ringd.torch import gradient_messages
+from ringd.torch import gradient_messages, gradients_in_flight
 from ringd.torch.closure_loss import reduced_loss
 from ringd.torch.compression import Compressor
 from ringd.torch.gradient_names import names_of
@@ -20,7 +21,7 @@ from ringd.torch.gradient_slot import GradientSlot
 from ringd.torch.job import Communicator, Job, current, is_current
 from ringd.torch.process_set import ProcessSet, communicator_if_member
 from ringd.torch.uncompiled import uncompiled
-from ringd.types import OPERATION_DONE, ReduceOp
+from ringd.types import ReduceOp
 
 # All that live, so that a parameter is reduced by one of them only.
 _reductions: weakref.WeakSet[GradientReduction] = weakref.WeakSet()
@@ -69,7 +70,7 @@ class GradientReduction:
         self.pending: dict[GradientSlot, None] = {}
         self._synchronized = False
         # Else the hooks would keep the parameters, and these the hooks.
-        weakref.finalize(self, _remove, self._hooks).atexit = False
+        weakref.finalize(self, _remove_hooks, self._hooks).atexit = False
         parameters = _parameters_of(groups)
         # Those of the groups when they were last looked at.
         self._members = parameters
@@ -109,22 +110,24 @@ class GradientReduction:
             del self._taken[parameter]
             self._add(parameter)
         groups = list(groups)
-        there = _parameters_of(groups)
-        if len(there) == len(self._members) and all(map(operator.is_, there, self._members)):
+        if _are_those_of(groups, self._members):
             return
-        added: dict[torch.Tensor, str] = {}
+        # After a failure the next call goes on where this one has ended.
+        unnamed: dict[torch.Tensor, str] = {}
         for number, group in enumerate(groups):
             for index, parameter in enumerate(group["params"]):
-                if not self._knows(parameter):
-                    added[parameter] = self._further_names.pop(parameter, f"group.{number}.{index}")
+                if parameter not in self._names:
+                    unnamed[parameter] = self._further_names.pop(parameter, f"group.{number}.{index}")
         communicator = self._communicator
-        removed = set(self._members).difference(there)
-        self._members = there
-        self._names |= added if communicator is None else communicator.gradient_names.claim(added)
-        for parameter in added:
-            self._add(parameter)
+        self._names |= unnamed if communicator is None else communicator.gradient_names.claim(unnamed)
+        there = _parameters_of(groups)
+        for parameter in there:
+            if not self._knows(parameter):
+                self._add(parameter)
+        removed = self._names.keys() - set(there)
         for parameter in removed:
             self._remove(parameter)
+        self._members = there
         if removed and communicator is not None and self._job is not None and is_current(self._job):
             self._job.give_back(communicator)  # what the parameters that have gone had
 
@@ -168,13 +171,14 @@ class GradientReduction:
 
     def _stop(self, parameter: torch.Tensor) -> bool:
         """Whether it has been reduced until now. Waits for what is in flight of it."""
-        slot = self._slots.pop(parameter, None)
+        slot = self._slots.get(parameter)
         if slot is None:
             return False
+        if slot in self.pending:
+            gradients_in_flight.discard(self.pending, slot)
+        del self._slots[parameter]
         self._undescribed.pop(slot, None)
         self._hooks.pop(parameter).remove()
-        if slot in self.pending:
-            self._discard(slot)
         return True
 
     def on_gradient(self, parameter: torch.Tensor) -> None:
@@ -195,7 +199,7 @@ class GradientReduction:
         if slot.passes_left > 1:
             slot.count_pass(parameter.grad)
             return
-        slot.submit()
+        slot.submit(accumulated=True)
 
     def _shared_by(self, job: Job) -> Communicator | None:
         """Among whom gradients are reduced; None where each keeps its own: the rank is the set's
@@ -210,7 +214,7 @@ class GradientReduction:
         if slot.has_submitted(slot.parameter.grad):
             return False
         self._tell_of_waste([slot])
-        self._discard(slot)
+        gradients_in_flight.discard(self.pending, slot)
         return True
 
     def restart(self, groups: Iterable[dict[str, Any]]) -> None:
@@ -225,22 +229,12 @@ class GradientReduction:
         first_error: RingdError | None = None
         for slot in slots:
             try:
-                self._discard(slot)
+                gradients_in_flight.discard(self.pending, slot)
             except RingdError as error:
                 first_error = first_error or error
         self._reset_count()
         if first_error is not None:
             raise first_error
-
-    def _discard(self, slot: GradientSlot) -> None:
-        """Ends a slot's operation without its result. The other ranks have theirs."""
-        try:
-            slot.discard()
-        except RingdError:
-            del self.pending[slot]
-            raise
-        # Not after an interrupt (Ctrl-C): then it is waited for again.
-        del self.pending[slot]
 
     def _reset_count(self) -> None:
         for slot in self._slots.values():
@@ -267,54 +261,13 @@ class GradientReduction:
                 if slot.passes_left > 0 and (parameter.requires_grad or parameter.grad is not None):
                     slot.submit()
         changed = [slot for slot in self.pending if slot.was_changed()]
-        first_error = self._wait()
+        first_error = gradients_in_flight.wait(self.pending, self._job)
         self._reset_count()
         if first_error is None and changed:
             first_error = FailedPreconditionError(gradient_messages.changed(self._names_of(changed)))
         if first_error is not None:
             raise first_error
         self._synchronized = True
-
-    def _wait(self) -> RingdError | None:
-        """Until no operation of the host is in flight, with one call; the first failure."""
-        error = self._fetch()
-        slots = list(self.pending)
-        if self._job is None or not slots:
-            return error
-        operations = [slot.operation for slot in slots]
-        failure: RingdError | None = None
-        try:
-            self._job.context.wait_all(operations)
-        except RingdError as caught:
-            failure = caught
-        except BaseException:
-            # An interrupt (Ctrl-C) leaves the slots here, to be waited for again.
-            for slot, operation in zip(slots, operations, strict=True):
-                slot.operation = operation
-            raise
-        for slot, operation in zip(slots, operations, strict=True):
-            if failure is None or operation == OPERATION_DONE:
-                slot.finish()
-            else:
-                slot.forget()
-            del self.pending[slot]
-        return error or failure
-
-    def _fetch(self) -> RingdError | None:
-        """Lets the current stream wait for what is reduced on a GPU; the first failure that is
-        known."""
-        error: RingdError | None = None
-        for slot in [slot for slot in self.pending if slot.on_device]:
-            assert self._job is not None
-            try:
-                self._job.device.wait(slot.operation)
-            except RingdError as failure:
-                error = error or failure
-                slot.forget()
-            else:
-                slot.finish()
-            del self.pending[slot]
-        return error
 
     def reduced_loss(self, loss: Any) -> Any:
         """What a closure has returned, as the ranks agree on it."""
@@ -330,17 +283,18 @@ class GradientReduction:
             return list(self.pending)
         return [slot for slot in self._slots.values() if slot.passes_left < self.passes_per_step]
 
-    def refuse_unreduced(self) -> None:
-        """For a step without synchronization: ``FailedPreconditionError`` if it lacks one."""
-        slots = self.unreduced
+    def refuse_unreduced(self, *, amid_passes: bool = True) -> None:
+        """For a step without synchronization: ``FailedPreconditionError`` if it lacks one, and with
+        `amid_passes` also if gradients have not had all of theirs."""
+        slots = self.unreduced if amid_passes else list(self.pending)
         if slots:
             passes = 0 if slots[0] in self.pending else self.passes_per_step
             raise FailedPreconditionError(gradient_messages.skipped(self._names_of(slots), passes))
 
     def refuse_scaled(self) -> None:
-        """For a step that GradScaler has prepared: ``FailedPreconditionError`` if the gradients
-        that it has looked at were not reduced."""
-        if not self.synchronized and self._shared_by(current()) is not None:
+        """For a step that GradScaler has prepared, with gradients that were not reduced:
+        ``FailedPreconditionError`` if they are to be."""
+        if self._shared_by(current()) is not None:
             raise FailedPreconditionError(gradient_messages.scaled())
 
     def refuse_step_of(self, other: torch.optim.Optimizer) -> None:
@@ -385,9 +339,17 @@ class GradientReduction:
         self._undescribed.clear()
 
 
-def _remove(hooks: dict[torch.Tensor, RemovableHandle]) -> None:
+def _remove_hooks(hooks: dict[torch.Tensor, RemovableHandle]) -> None:
     for hook in hooks.values():
         hook.remove()
+
+
+def _are_those_of(groups: list[dict[str, Any]], parameters: list[torch.Tensor]) -> bool:
+    """Whether these are the groups' parameters, in this order. Comparing them would compute."""
+    if sum(len(group["params"]) for group in groups) != len(parameters):
+        return False
+    there = itertools.chain.from_iterable(group["params"] for group in groups)
+    return all(map(operator.is_, there, parameters))
 
 
 def _parameters_of(groups: Iterable[dict[str, Any]]) -> list[torch.Tensor]:

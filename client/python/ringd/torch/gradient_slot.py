@@ -91,9 +91,9 @@ class GradientSlot(_ringd.GradientHook):
         self._arena_full = False
         self.enter(communicator.number, job.in_flight)
 
-    def submit(self) -> None:
+    def submit(self, *, accumulated: bool = False) -> None:
         """Hands ``p.grad`` to ringd; zeros if there is none, because another rank may have computed
-        it."""
+        it. `accumulated`: a backward pass has just done that."""
         job = self._job
         assert job is not None
         parameter = self.parameter
@@ -109,11 +109,14 @@ class GradientSlot(_ringd.GradientHook):
         ):
             self._describe_anew(compressed, on_gpu)
         source = dense(compressed)
-        stays = _stays_where_it_is(gradient)
+        fresh = accumulated and gradient._version == 0
         if on_gpu:
-            self._copies_back = stays and source.data_ptr() != gradient.data_ptr()
+            self._copies_back = source.data_ptr() != gradient.data_ptr() and _stays_where_it_is(
+                gradient, fresh=fresh
+            )
             self._submit_from_gpu(job, source, gradient)
             return
+        stays = _stays_where_it_is(gradient, fresh=fresh)
         self._find_arena(source)
         result = self.arena if self.arena is not None else source
         self._copies_back = stays and result.data_ptr() != gradient.data_ptr()
@@ -222,12 +225,11 @@ class GradientSlot(_ringd.GradientHook):
                 self._arena_full = True
 
 
-def _stays_where_it_is(gradient: torch.Tensor) -> bool:
+def _stays_where_it_is(gradient: torch.Tensor, *, fresh: bool) -> bool:
     """Whether memory of the arena can't take its place: it is of another order (channels-last),
     which the kernels of fused optimizers expect to be the parameter's, or a part of a larger
-    memory, which the program may use as a whole (one buffer for all gradients)."""
-    return (
-        not gradient.is_contiguous()
-        or gradient._is_view()
-        or gradient.untyped_storage().nbytes() > gradient.nbytes
-    )
+    memory, which the program may use as a whole (one buffer for all gradients). Not where it is
+    `fresh`: autograd has just made it."""
+    if not gradient.is_contiguous():
+        return True
+    return not fresh and (gradient._is_view() or gradient.untyped_storage().nbytes() > gradient.nbytes)

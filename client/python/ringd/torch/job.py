@@ -274,11 +274,15 @@ def is_current(job: Job | None) -> bool:
     return job is not None and job is _job
 
 
+def known_place() -> Place | None:
+    """This process's; in a forked child, such as a DataLoader's worker, that of its parent. None
+    without a job."""
+    return _parents_place if _job is None else _job.place
+
+
 def place() -> Place:
-    """This process's; in a forked child, such as a DataLoader's worker, that of its parent."""
-    if _job is None and _parents_place is not None:
-        return _parents_place
-    return current().place
+    """``known_place()``; ``FailedPreconditionError`` without a job."""
+    return known_place() or current().place
 
 
 def rank() -> int:

@@ -67,12 +67,13 @@ class DistributedMixin:
         if wrapped is not None:
             # Schedulers that were made before wrapping look here, and would warn of their order.
             wrapped._opt_called = True  # type: ignore[attr-defined]
+        # A closure's backward passes come within the step, which mostly begins with them. One that
+        # begins with gradients of before (SAM's) uses them as they are.
+        uses_earlier = closure is None or callable(getattr(type(self), "first_step", None))
         if not self._should_synchronize:
-            self._reduction.refuse_unreduced()
+            self._reduction.refuse_unreduced(amid_passes=uses_earlier)
         elif closure is not None:
-            # Its backward passes come within the step, which mostly begins with them. One that
-            # begins with gradients of before (SAM's) uses them as they are.
-            if self._reduction.pending and hasattr(type(self), "first_step"):
+            if self._reduction.pending and uses_earlier:
                 self.synchronize()
             closure = self._synchronized_after(closure)
         else:
@@ -85,14 +86,19 @@ class DistributedMixin:
             elif self._is_scaled():
                 self._refuse_scaled()
             self.synchronize()
-        self._reduction.used()
-        # What it calls of this optimizer is a part of this step.
-        with self.skip_synchronize():
+        with self._using():
             return super().step(closure) if closure is not None else super().step()  # type: ignore[misc]
 
     # For PyTorch, which else puts hooks around this one, too, when a state has been loaded. They
     # are around the optimizer's own step, and see reduced gradients.
     step.hooked = True  # type: ignore[attr-defined]
+
+    @contextlib.contextmanager
+    def _using(self) -> Iterator[None]:
+        """For what uses reduced gradients. What that calls of this optimizer is a part of it."""
+        self._reduction.used()
+        with self.skip_synchronize():
+            yield
 
     def _is_scaled(self) -> bool:
         """Whether GradScaler leaves to this step what it mostly does itself."""
@@ -292,7 +298,9 @@ def DistributedOptimizer(
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor is for op=Average only")
     base = type(optimizer)
-    parts = {name: _reduced_before(getattr(base, name)) for name in _PARTS_OF_STEPS if hasattr(base, name)}
+    parts = {
+        name: _reduced_before(part) for name in _PARTS_OF_STEPS if callable(part := getattr(base, name, None))
+    }
     distributed: Any = object.__new__(type(base.__name__, (DistributedMixin, base), parts))
     # State and groups are shared with `optimizer`. Not a step() that a scheduler has put around the
     # old one: it would go past the reduction.
@@ -347,8 +355,7 @@ def _reduced_before(part: Callable[..., Any]) -> Callable[..., Any]:
             self._reduction.refuse_unreduced()
         elif not self._reduction.synchronized:
             self.synchronize()
-        self._reduction.used()
-        with self.skip_synchronize():
+        with self._using():
             return part(self, *arguments, **options)
 
     return reduced

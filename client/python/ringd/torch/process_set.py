@@ -17,7 +17,7 @@ from ringd.errors import (
     InvalidArgumentError,
     RingdError,
 )
-from ringd.torch.job import Communicator, Job, current, is_current, is_initialized, place
+from ringd.torch.job import Communicator, Job, current, is_current, is_initialized, known_place, place
 from ringd.torch.operations import allreduce_spec, start, synchronize
 from ringd.types import ReduceOp
 
@@ -106,7 +106,8 @@ class _GlobalProcessSet(ProcessSet):
 
     @property
     def _ranks(self) -> tuple[int, ...]:  # type: ignore[override]
-        return tuple(range(current().place.size)) if is_initialized() else ()
+        known = known_place()
+        return () if known is None else tuple(range(known.size))
 
     @property
     def process_set_id(self) -> int | None:
@@ -117,9 +118,6 @@ class _GlobalProcessSet(ProcessSet):
 
     def rank(self) -> int:
         return place().rank
-
-    def included(self) -> bool:
-        return self.rank() < self.size()
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         return "global_process_set"

@@ -1,0 +1,63 @@
+"""Gradients whose operations are in flight: how they are waited for, or given up."""
+
+from __future__ import annotations
+
+from ringd.errors import RingdError
+from ringd.torch.gradient_slot import GradientSlot
+from ringd.torch.job import Job
+from ringd.types import OPERATION_DONE
+
+
+def wait(pending: dict[GradientSlot, None], job: Job | None) -> RingdError | None:
+    """Until no operation of the host is in flight, with one call; the first failure. `job`: that of
+    the operations."""
+    error = _fetch(pending, job)
+    slots = list(pending)
+    if job is None or not slots:
+        return error
+    operations = [slot.operation for slot in slots]
+    failure: RingdError | None = None
+    try:
+        job.context.wait_all(operations)
+    except RingdError as caught:
+        failure = caught
+    except BaseException:
+        # An interrupt (Ctrl-C) leaves the slots here, to be waited for again.
+        for slot, operation in zip(slots, operations, strict=True):
+            slot.operation = operation
+        raise
+    for slot, operation in zip(slots, operations, strict=True):
+        if failure is None or operation == OPERATION_DONE:
+            slot.finish()
+        else:
+            slot.forget()
+        del pending[slot]
+    return error or failure
+
+
+def _fetch(pending: dict[GradientSlot, None], job: Job | None) -> RingdError | None:
+    """Lets the current stream wait for what is reduced on a GPU; the first failure that is
+    known."""
+    error: RingdError | None = None
+    for slot in [slot for slot in pending if slot.on_device]:
+        assert job is not None
+        try:
+            job.device.wait(slot.operation)
+        except RingdError as failure:
+            error = error or failure
+            slot.forget()
+        else:
+            slot.finish()
+        del pending[slot]
+    return error
+
+
+def discard(pending: dict[GradientSlot, None], slot: GradientSlot) -> None:
+    """Ends a slot's operation without its result. The other ranks have theirs."""
+    try:
+        slot.discard()
+    except RingdError:
+        del pending[slot]
+        raise
+    # Not after an interrupt (Ctrl-C): then it is waited for again.
+    del pending[slot]
