@@ -273,7 +273,7 @@ def test_jobs_that_have_ended_leave_no_engine_memory_or_descriptor(cluster: Clus
         start_trainers(cluster, WORKS, [2]).expect_success()
     await_standing_engines(node, 0)
     standing, opened, used = node.engines(), descriptors(node), memory_kib(node)
-    start_trainers(cluster, HUNDRED, [1]).expect_success(60)
+    start_trainers(cluster, HUNDRED, [1]).expect_success()
     for number in range(3):
         start_trainers(cluster, WORKS, [2], job_id=f"passing{number}").expect_success()
         # Some by a kill.

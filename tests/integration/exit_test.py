@@ -112,6 +112,7 @@ def test_a_forked_child_is_not_the_rank(cluster: Cluster) -> None:
                 assert (hvd.local_rank(), hvd.local_size(), hvd.cross_size()) == (*place, 1)
                 assert hvd.global_process_set.rank() == place[0] and one.included() == (place[0] == 1)
                 assert hvd.global_process_set.included() and hvd.global_process_set.size() == 2
+                assert hvd.global_process_set.ranks == [0, 1]
                 hvd.allreduce(torch.ones(3))
             except ringd.FailedPreconditionError as error:
                 # What it could not do, init, is not what it is told to do.

@@ -35,7 +35,7 @@ class Cost:
 
 def next_stage(job: JobRun, notes: Path, stage: str) -> dict[str, float]:
     """What rank 0 says of it, when all ranks have come so far; then they wait for the note."""
-    job.expect_output(f'"stage": "{stage}"', 60)
+    job.expect_output(f'"stage": "{stage}"')
     for rank in job.ranks:
         rank.expect_output(f'"stage": "{stage}"')
     line = next(line for line in job.ranks[0].output.splitlines() if f'"stage": "{stage}"' in line)

@@ -52,7 +52,7 @@ def run(
     end.unlink(missing_ok=True)
     environment = {"STEPS": str(steps), "COUNT": str(count), "MIX": str(mix), "END": str(end)}
     job = start_trainers(cluster, SUMS, layout, environment=environment)
-    wait_for_all(job.ranks, "summed", 60)
+    wait_for_all(job.ranks, "summed")
     shown = cluster.rank_exchanges(job)
     end.touch()
     job.expect_success()

@@ -14,6 +14,7 @@ import pytest
 
 from tests.integration.cluster import PATIENCE_S, Cluster, JobRun, Rank, wait_until
 from tests.integration.failures.events import (
+    BUSY_S,
     expect_within,
     expect_words,
     parse_events,
@@ -132,7 +133,7 @@ def test_waiting_ranks_are_warned_and_go_on(cluster: Cluster, layout: list[int],
     if stopped:
         os.kill(late.pid, signal.SIGSTOP)
         go.touch()  # it would go on if it could
-    wait_for_all(waiting, "waits")
+    began = max(event["at"] for event in wait_for_all(waiting, "waits"))
     words = [f"rank {late.number}", f"pid {late.pid}", nodes[-1].name, *["stopped"] * stopped]
     for rank in waiting:
         rank.expect_output("ringd: ")
@@ -144,6 +145,8 @@ def test_waiting_ranks_are_warned_and_go_on(cluster: Cluster, layout: list[int],
             lambda rank=rank: all(word in waits_for(cluster, rank, "gradient") for word in words),  # type: ignore[misc]
             f"ringctl queues tells for whom {rank} waits",
         )
+    # A second after the warning time is early enough.
+    assert time.monotonic() - began < 5 + BUSY_S
     go.touch()
     if stopped:
         os.kill(late.pid, signal.SIGCONT)
