@@ -117,12 +117,12 @@ void StartLogAnew() {
 
 // What SIGHUP reads, on a thread of its own.
 Reloader::Read BeginReload(const CommandLine& line, Daemon& daemon) {
-  return [line, admit = daemon.ForReload()]() -> absl::StatusOr<Reloaded> {
+  return [line, current = daemon.admission()]() -> absl::StatusOr<Reloaded> {
     absl::StatusOr<LoadedConfig> loaded = LoadConfig(line, SystemConfigEnvironment());
     if (!loaded.ok()) return loaded.status();
-    absl::StatusOr<std::shared_ptr<Admission>> admission = admit(loaded->config);
-    if (!admission.ok()) return admission.status();
-    return Reloaded{*std::move(loaded), *std::move(admission)};
+    absl::StatusOr<Admission> renewed = current->Renew(loaded->config);
+    if (!renewed.ok()) return renewed.status();
+    return Reloaded{*std::move(loaded), std::make_shared<Admission>(*std::move(renewed))};
   };
 }
 

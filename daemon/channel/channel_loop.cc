@@ -54,7 +54,7 @@ absl::StatusOr<std::shared_ptr<Channel>> ChannelLoop::Add(UniqueFd socket, Chann
     entry->channel = std::make_shared<Channel>(std::move(socket), limits, await);
   } else {
     const auto discard = [isolated = isolated_](std::vector<UniqueFd> fds) {
-      isolated->Destroy(std::make_shared<const std::vector<UniqueFd>>(std::move(fds)));
+      isolated->Discard(std::move(fds));
     };
     // Its socket's last close is that of all that was sent through it and not read.
     entry->channel =
@@ -79,7 +79,8 @@ void ChannelLoop::Await(std::uint64_t key, int socket, bool writing) const noexc
 
 void ChannelLoop::Run() {
   std::array<epoll_event, 64> events;
-  Nudges nudges;
+  std::unique_ptr<Nudges> nudges;
+  if (isolated_ != nullptr) nudges = std::make_unique<Nudges>();
   for (;;) {
     const int pause = too_many_fds_.empty() ? -1 : kFdPauseMs;
     const int count =
@@ -87,15 +88,17 @@ void ChannelLoop::Run() {
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
       if (event.data.u64 == kWakeKey) return;
-      Serve(event.data.u64, event.events, nudges);
+      Serve(event.data.u64, event.events, nudges.get());
     }
     if (!too_many_fds_.empty() && Clock::now() >= try_again_at_) {
-      for (const std::uint64_t key : std::exchange(too_many_fds_, {})) Serve(key, EPOLLOUT, nudges);
+      for (const std::uint64_t key : std::exchange(too_many_fds_, {})) {
+        Serve(key, EPOLLOUT, nudges.get());
+      }
     }
   }
 }
 
-void ChannelLoop::Serve(std::uint64_t key, std::uint32_t happened, Nudges& nudges) {
+void ChannelLoop::Serve(std::uint64_t key, std::uint32_t happened, Nudges* nudges) {
   std::shared_ptr<Entry> entry;
   {
     const MutexLock lock(mutex_);
@@ -106,13 +109,7 @@ void ChannelLoop::Serve(std::uint64_t key, std::uint32_t happened, Nudges& nudge
   Channel& channel = *entry->channel;
   if ((happened & EPOLLOUT) != 0) Flush(key, channel);
   if ((happened & ~EPOLLOUT) == 0) return;
-  // Where there is no room for descriptors that were sent, the kernel closes them as we read: here.
-  nudges.Set(true);
-  std::vector<ChannelFrame> frames;
-  const absl::Status status = channel.Read(
-      kTurnBytes, [&frames](ChannelFrame frame) { frames.push_back(std::move(frame)); });
-  nudges.Set(false);
-  for (ChannelFrame& frame : frames) entry->events.on_frame(std::move(frame));
+  const absl::Status status = Read(*entry, nudges);
   if (status.ok()) return;
   channel.Close();
   epoll_.Unwatch(channel.socket());
@@ -121,6 +118,18 @@ void ChannelLoop::Serve(std::uint64_t key, std::uint32_t happened, Nudges& nudge
     entries_.erase(key);
   }
   entry->events.on_end(status);
+}
+
+absl::Status ChannelLoop::Read(const Entry& entry, Nudges* nudges) {
+  if (nudges == nullptr) return entry.channel->Read(kTurnBytes, entry.events.on_frame);
+  // Where there is no room for descriptors that were sent, the kernel closes them as we read: here.
+  nudges->Set(true);
+  std::vector<ChannelFrame> frames;
+  absl::Status status = entry.channel->Read(
+      kTurnBytes, [&frames](ChannelFrame frame) { frames.push_back(std::move(frame)); });
+  nudges->Set(false);
+  for (ChannelFrame& frame : frames) entry.events.on_frame(std::move(frame));
+  return status;
 }
 
 void ChannelLoop::Flush(std::uint64_t key, Channel& channel) {

@@ -63,7 +63,9 @@ class ChannelLoop {
 
   ChannelLoop(WakingEpoll epoll, IsolatedExecutor* isolated);
   void Run();
-  void Serve(std::uint64_t key, std::uint32_t happened, Nudges& nudges);
+  // `nudges`: null where closing makes nobody wait.
+  void Serve(std::uint64_t key, std::uint32_t happened, Nudges* nudges);
+  static absl::Status Read(const Entry& entry, Nudges* nudges);
   void Flush(std::uint64_t key, Channel& channel);
   // Asks for the socket's readiness.
   void Await(std::uint64_t key, int socket, bool writing) const noexcept;

@@ -15,6 +15,7 @@
 #include "backends/nccl/nccl_api.h"
 #include "proto/base/text.h"
 #include "proto/base/unique_fd.h"
+#include "proto/base/write_all.h"
 #include "proto/rpc/gpus.pb.h"
 
 namespace ringd {
@@ -58,12 +59,7 @@ class Report {
     std::string line;
     if (!google::protobuf::util::MessageToJsonString(findings, &line, options).ok()) return;
     line += '\n';
-    for (std::size_t written = 0; written < line.size();) {
-      const ssize_t now = ::write(out_.get(), line.data() + written, line.size() - written);
-      if (now < 0 && errno == EINTR) continue;
-      if (now <= 0) ::_exit(1);  // nobody listens
-      written += static_cast<std::size_t>(now);
-    }
+    if (WriteAll(out_.get(), line) != 0) ::_exit(1);  // nobody listens
   }
 
  private:

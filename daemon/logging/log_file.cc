@@ -6,7 +6,9 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/strings/string_view.h"
 #include "proto/base/errno_status.h"
+#include "proto/base/write_all.h"
 
 namespace ringd {
 
@@ -33,15 +35,8 @@ absl::Status LogFile::Reopen() {
 void LogFile::sink_it_(const spdlog::details::log_msg& message) {
   spdlog::memory_buf_t line;
   formatter_->format(message, line);
-  const char* next = line.data();
-  std::size_t left = line.size();
-  while (left > 0) {
-    const ssize_t written = ::write(fd_.get(), next, left);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
-    next += written;
-    left -= static_cast<std::size_t>(written);
-  }
+  // Where nothing can be written there is nobody to tell.
+  static_cast<void>(WriteAll(fd_.get(), absl::string_view(line.data(), line.size())));
 }
 
 }  // namespace ringd

@@ -16,6 +16,7 @@
 #include "daemon/engine/engine_control.h"
 #include "daemon/rpc/grpc_status.h"
 #include "daemon/rpc/user_calls.h"
+#include "proto/base/counted_places.h"
 #include "proto/base/mutex.h"
 
 namespace ringd {
@@ -29,7 +30,7 @@ class CallReactor final : public grpc::ServerUnaryReactor {
   // What is left of a call that the engine may still answer. The call counts as long.
   class UnderWay {
    public:
-    UnderWay(CallReactor* reactor, UserCalls::Place place)
+    UnderWay(CallReactor* reactor, CountedPlaces::Place place)
         : place_(std::move(place)), reactor_(reactor) {}
     // Whoever is given the reactor, once, finishes it. Null: it has ended.
     CallReactor* End() ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -38,17 +39,17 @@ class CallReactor final : public grpc::ServerUnaryReactor {
     }
 
    private:
-    const UserCalls::Place place_;
+    const CountedPlaces::Place place_;
     Mutex mutex_;
     CallReactor* reactor_ ABSL_GUARDED_BY(mutex_);
   };
 
-  explicit CallReactor(UserCalls::Place place)
+  explicit CallReactor(CountedPlaces::Place place)
       : under_way_(std::make_shared<UnderWay>(this, std::move(place))) {}
 
   const std::shared_ptr<UnderWay>& under_way() const noexcept { return under_way_; }
   // Kept until gRPC is done with it.
-  void KeepReply(UserCalls::Place place) noexcept { reply_ = std::move(place); }
+  void KeepReply(CountedPlaces::Place place) noexcept { reply_ = std::move(place); }
 
   // What the engine is told if the caller goes.
   void UseCancel(std::function<void()> cancel) ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -79,7 +80,7 @@ class CallReactor final : public grpc::ServerUnaryReactor {
 
  private:
   const std::shared_ptr<UnderWay> under_way_;
-  UserCalls::Place reply_;
+  CountedPlaces::Place reply_;
   Mutex mutex_;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   std::function<void()> cancel_ ABSL_GUARDED_BY(mutex_);
@@ -92,11 +93,11 @@ Answer<Reply> AnswerTo(const CallReactor& reactor, std::shared_ptr<UserCalls> ca
              const absl::Status& status, Reply answer) {
     CallReactor* const ended = under_way->End();
     if (ended == nullptr) return;
-    UserCalls::Place place = calls->TakeReply(status.ok() ? answer.ByteSizeLong() : 0);
+    CountedPlaces::Place place = calls->reply_bytes.Take(status.ok() ? answer.ByteSizeLong() : 0);
     if (place == nullptr) {
       return ended->Finish(
           {grpc::StatusCode::RESOURCE_EXHAUSTED,
-           absl::StrCat("this user has more than ", calls->limits().reply_bytes >> 20,
+           absl::StrCat("this user has more than ", calls->reply_bytes.most() >> 20,
                         " MiB of replies that were not taken yet")});
     }
     ended->KeepReply(std::move(place));
@@ -109,13 +110,13 @@ Answer<Reply> AnswerTo(const CallReactor& reactor, std::shared_ptr<UserCalls> ca
 // tells the engine that the caller has gone.
 template <typename Reply, typename Ask>
 grpc::ServerUnaryReactor* Serve(const std::shared_ptr<UserCalls>& calls, Reply* reply, Ask ask) {
-  UserCalls::Place place = calls->TakeCall();
+  CountedPlaces::Place place = calls->calls.Take();
   const bool has_place = place != nullptr;
   // It outlives this function, which gRPC waits for.
   auto* const reactor = new CallReactor(std::move(place));
   Answer<Reply> answer = AnswerTo(*reactor, calls, reply);
   if (!has_place) {
-    answer(absl::ResourceExhaustedError(absl::StrCat(calls->limits().calls,
+    answer(absl::ResourceExhaustedError(absl::StrCat(calls->calls.most(),
                                                      " calls of this user wait for an answer, as ",
                                                      "many as one user may have")),
            {});

@@ -37,10 +37,19 @@ std::shared_ptr<const void> LocalServer::AddConnection(UniqueFd socket, const Ca
 absl::StatusOr<UserServer*> LocalServer::ServerOf(const Caller& caller) {
   const auto found = servers_.find(caller);
   if (found != servers_.end()) return found->second.get();
-  absl::StatusOr<std::unique_ptr<UserServer>> started = UserServer::Start(engine_, caller, limits_);
+  absl::StatusOr<std::unique_ptr<UserServer>> started =
+      UserServer::Start(engine_, caller, CallsOf(caller.uid));
   if (!started.ok()) return started.status();
   (*started)->SetServing(serving_);
   return servers_.emplace(caller, *std::move(started)).first->second.get();
+}
+
+std::shared_ptr<UserCalls> LocalServer::CallsOf(uid_t user) {
+  std::erase_if(calls_, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<UserCalls>& place = calls_[user];
+  std::shared_ptr<UserCalls> calls = place.lock();
+  if (calls == nullptr) place = calls = std::make_shared<UserCalls>(limits_);
+  return calls;
 }
 
 std::vector<std::unique_ptr<UserServer>> LocalServer::TakeIdle() {

@@ -2,6 +2,8 @@
 #ifndef RINGD_DAEMON_RPC_LOCAL_SERVER_H_
 #define RINGD_DAEMON_RPC_LOCAL_SERVER_H_
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -60,6 +62,7 @@ class LocalServer {
   LocalServer(EngineControl* engine, const UserCalls::Limits& limits,
               std::unique_ptr<RefusingServer> refusing);
   absl::StatusOr<UserServer*> ServerOf(const Caller& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<UserCalls> CallsOf(uid_t user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<std::unique_ptr<UserServer>> TakeIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   EngineControl* const engine_;
@@ -67,6 +70,8 @@ class LocalServer {
   const std::unique_ptr<RefusingServer> refusing_;
   Mutex mutex_;
   std::map<Caller, std::unique_ptr<UserServer>> servers_ ABSL_GUARDED_BY(mutex_);
+  // Of users who have a server, or calls that a server has left behind.
+  std::map<uid_t, std::weak_ptr<UserCalls>> calls_ ABSL_GUARDED_BY(mutex_);
   bool serving_ ABSL_GUARDED_BY(mutex_) = true;
 };
 

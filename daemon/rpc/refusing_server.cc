@@ -52,7 +52,11 @@ void RefusingServer::AddConnection(UniqueFd socket) {
   const int fd = connection->socket.get();
   const bool is_first = connections_.empty();
   connections_.emplace(key, std::move(connection));
-  if (!epoll_.Watch(fd, EPOLLIN | EPOLLRDHUP, key)) connections_.erase(key);
+  if (!epoll_.Watch(fd, EPOLLIN | EPOLLRDHUP, key)) {
+    ::shutdown(fd, SHUT_RDWR);
+    connections_.erase(key);
+    return;
+  }
   // The thread sleeps without this one's deadline.
   if (is_first) epoll_.Wake();
 }

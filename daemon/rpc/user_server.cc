@@ -42,10 +42,10 @@ class UserServer::Impl {
 
 absl::StatusOr<std::unique_ptr<UserServer>> UserServer::Start(EngineControl* engine,
                                                               const Caller& caller,
-                                                              const UserCalls::Limits& limits) {
+                                                              std::shared_ptr<UserCalls> calls) {
   // gRPC's own health service is of the callback kind, too.
   grpc::EnableDefaultHealthCheckService(true);
-  auto impl = std::make_unique<Impl>(engine, caller, std::make_shared<UserCalls>(limits));
+  auto impl = std::make_unique<Impl>(engine, caller, calls);
   grpc::ServerBuilder builder;
   builder.RegisterService(impl->client_service.get());
   builder.RegisterService(impl->admin_service.get());

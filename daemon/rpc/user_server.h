@@ -22,7 +22,7 @@ class UserServer {
  public:
   static absl::StatusOr<std::unique_ptr<UserServer>> Start(EngineControl* engine,
                                                            const Caller& caller,
-                                                           const UserCalls::Limits& limits);
+                                                           std::shared_ptr<UserCalls> calls);
   // As Shutdown, now. Its calls end when their callers go, whatever the engine does, so it does not
   // take long once it is idle.
   ~UserServer();

@@ -187,17 +187,6 @@ absl::Status Daemon::UseLinks(const Config& config) {
   return absl::OkStatus();
 }
 
-Daemon::Admit Daemon::ForReload() {
-  return [current = listener_->admission(),
-          config = config_](const Config& loaded) -> absl::StatusOr<std::shared_ptr<Admission>> {
-    Config changed = config;
-    TakeReloaded(loaded, changed);
-    absl::StatusOr<Admission> renewed = current->Renew(changed);
-    if (!renewed.ok()) return renewed.status();
-    return std::make_shared<Admission>(*std::move(renewed));
-  };
-}
-
 void Daemon::Reload(const Config& loaded, std::shared_ptr<Admission> admission) {
   TakeReloaded(loaded, config_);
   listener_->Use(std::move(admission));

@@ -3,7 +3,6 @@
 #define RINGD_DAEMON_SERVICE_DAEMON_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -46,19 +45,16 @@ class Daemon {
   // More interfaces carry data than before: jobs to come use them. An error leaves them out.
   absl::Status UseLinks(const Config& config);
 
-  // Who is admitted by other settings than those that are in use. The function asks the user
-  // database, so it may take long; it may run on any thread, and outlive this.
-  //   kInvalidArgument: a user or group does not exist.
-  using Admit = std::function<absl::StatusOr<std::shared_ptr<Admission>>(const Config& loaded)>;
-  Admit ForReload();
+  // Who is admitted; to be renewed for a Reload.
+  std::shared_ptr<Admission> admission() { return listener_->admission(); }
   // Takes over the settings that may change while ringd runs (Setting::reloaded), but log_level and
-  // drain_timeout, which are others'. `admission`: of these settings.
+  // drain_timeout, which are others'. `admission`: by these settings.
   void Reload(const Config& loaded, std::shared_ptr<Admission> admission);
 
   // Refuses trainers and jobs from now on; those there are go on. For good: ringd ends.
   void Drain() { drain_->BeginToEnd(); }
-  // True when no trainer is attached. In this order: sessions go from the lobby to an engine.
-  bool Idle() const { return lobby_->size() == 0 && engines_->sessions() == 0; }
+  // True when no trainer is attached.
+  bool Idle() const { return supervisor_->CountSessions() == 0; }
   // Grows while ringd is alive, at least once a second.
   std::uint64_t heartbeat() const noexcept { return engines_->heartbeat(); }
 

@@ -3,6 +3,7 @@
 #define RINGD_DAEMON_SERVICE_RELOADER_H_
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "daemon/attach/admission.h"
 #include "daemon/config/config_loader.h"
 #include "proto/base/clock.h"
+#include "proto/base/counted_places.h"
 
 namespace ringd {
 
@@ -32,7 +34,7 @@ class Reloader {
 
   static constexpr std::chrono::seconds kPatience{60};
   // Threads that wait still, although their time is over.
-  static constexpr int kMostLate = 4;
+  static constexpr std::size_t kMostLate = 4;
 
   // `begin` is called when a reading begins, in Ask or Take.
   explicit Reloader(std::function<Read()> begin, Clock::duration patience = kPatience);
@@ -47,15 +49,14 @@ class Reloader {
   bool IsUnderWay() const noexcept { return reading_ != nullptr; }
 
  private:
-  struct State;
   struct Reading;
 
   void Begin(Clock::time_point now);
 
   const std::function<Read()> begin_;
   const Clock::duration patience_;
-  const std::shared_ptr<State> state_;
-  std::shared_ptr<Reading> reading_;  // shared with its thread; null: none
+  CountedPlaces threads_{kMostLate};
+  std::shared_ptr<Reading> reading_;  // null: none
   Clock::time_point deadline_;
   bool once_more_ = false;
 };

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <utility>
 
 namespace ringd {
 
@@ -45,6 +46,11 @@ class IsolatedExecutor {
   void RelieveHeldUp();
   // Destroys `what`, likewise, unless somebody else holds it. After Stop: at once, and here.
   void Destroy(std::shared_ptr<const void> what);
+  // Destroys `what`, likewise.
+  template <typename T>
+  void Discard(T what) {
+    Destroy(std::make_shared<const T>(std::move(what)));
+  }
   // How many tasks have not ended yet.
   std::size_t backlog() const;
 

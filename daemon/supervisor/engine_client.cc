@@ -118,9 +118,10 @@ void EngineClient::SendNetworkEvent(v1::EngineNetworkEvent event, std::vector<Un
   Send(order, std::move(fds));
 }
 
-absl::Status EngineClient::GiveSession(std::unique_ptr<SessionResources> session) {
-  UniqueFd kept(::fcntl(session->lifeline.get(), F_DUPFD_CLOEXEC, 0));
+absl::Status EngineClient::GiveSession(std::unique_ptr<SessionResources>& given) {
+  UniqueFd kept(::fcntl(given->lifeline.get(), F_DUPFD_CLOEXEC, 0));
   if (!kept.valid()) return ErrnoStatus(errno, "dup of a lifeline");
+  const std::unique_ptr<SessionResources> session = std::move(given);
   v1::ToEngine order;
   v1::EngineSession* const message = order.mutable_session();
   message->set_id(session->id.value());
@@ -143,7 +144,7 @@ absl::Status EngineClient::GiveSession(std::unique_ptr<SessionResources> session
     // Nobody would end it.
     if (buried_.has_value()) {
       fds.push_back(std::move(kept));
-      Discard(std::move(fds));
+      parts_.isolated->Discard(std::move(fds));
       return *buried_;
     }
     ++sessions_given_;
@@ -359,7 +360,7 @@ void EngineClient::OnSessionEnded(const v1::EngineSessionEnded& ended) {
     held_.erase(found);
   }
   parts_.owner->OnSessionEnded(*this, held.token, ended.for_cause());
-  Discard(std::move(held.lifeline));
+  parts_.isolated->Discard(std::move(held.lifeline));
 }
 
 EngineClient::Remains EngineClient::Bury(const absl::Status& cause) {
@@ -386,7 +387,7 @@ EngineClient::Remains EngineClient::Bury(const absl::Status& cause) {
     ::shutdown(session.lifeline.get(), SHUT_RDWR);
     lifelines.push_back(std::move(session.lifeline));
   }
-  Discard(std::move(lifelines));
+  parts_.isolated->Discard(std::move(lifelines));
   if (remains.place.network != nullptr) remains.place.network->SayLast(cause);
   return remains;
 }

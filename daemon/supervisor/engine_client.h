@@ -127,8 +127,9 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
 
   // Hands a session over. Its place stays taken, and its connection served, until the engine says
   // that it has ended.
-  //   What the kernel says, or Bury was told; then the session is gone.
-  absl::Status GiveSession(std::unique_ptr<SessionResources> session) ABSL_LOCKS_EXCLUDED(mutex_);
+  //   What the kernel says: then the session stays where it is. Why Bury was called: then it is
+  //   gone.
+  absl::Status GiveSession(std::unique_ptr<SessionResources>& given) ABSL_LOCKS_EXCLUDED(mutex_);
   std::uint64_t sessions_given() ABSL_LOCKS_EXCLUDED(mutex_);
   std::size_t sessions() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -174,11 +175,6 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
 
   EngineClient(std::uint64_t number, const Parts& parts);
   bool Send(const v1::ToEngine& order, std::vector<UniqueFd> fds = {}) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Destroyed where nobody waits: closing what a trainer shares takes as long as he likes.
-  template <typename Shared>
-  void Discard(Shared shared) const {
-    parts_.isolated->Destroy(std::make_shared<const Shared>(std::move(shared)));
-  }
   void Forget(std::uint64_t call) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnFrame(const ChannelFrame& frame);
   void OnAnswer(v1::EngineAnswer answer) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -30,7 +30,7 @@ void EngineMember::Discard(std::vector<Control> controls) const {
   if (controls.empty()) return;
   // Whatever closing them takes.
   for (Control& control : controls) control.place.reset();
-  isolated_->Destroy(std::make_shared<const std::vector<Control>>(std::move(controls)));
+  isolated_->Discard(std::move(controls));
 }
 
 void EngineMember::KeepControl(const UniqueFd& socket) {
@@ -42,7 +42,7 @@ void EngineMember::KeepControl(const UniqueFd& socket) {
     if (HasEnded(one.socket.get())) over.push_back(std::move(one));
   }
   std::erase_if(controls_, [](const Control& one) { return !one.socket.valid(); });
-  EnginePlaces::Place place = gone_ ? nullptr : places_->controls.Take();
+  CountedPlaces::Place place = gone_ ? nullptr : places_->controls.Take();
   if (place == nullptr && !gone_ && !controls_.empty()) {
     // More than a user has use for: his engine keeps them open and says that they have ended.
     place = std::move(controls_.front().place);
@@ -63,8 +63,11 @@ void EngineMember::SayLast(const absl::Status& why) {
     const MutexLock lock(mutex_);
     std::swap(controls, controls_);
   }
+  CountedPlaces::Place saying = places_->obituaries.Take();
+  if (saying == nullptr) return Discard(std::move(controls));
   // One task: a job whose ranks hold it up keeps its own nodes from hearing, and no other's.
-  isolated_->Run([frame = EncodePeerEnd(absl::DataLossError(why.message())),
+  isolated_->Run([saying = std::move(saying),
+                  frame = EncodePeerEnd(absl::DataLossError(why.message())),
                   said = std::make_shared<const std::vector<Control>>(std::move(controls))] {
     for (const Control& control : *said) {
       static_cast<void>(

@@ -113,7 +113,7 @@ class EngineMember {
  private:
   struct Control {
     UniqueFd socket;  // a duplicate
-    EnginePlaces::Place place;
+    CountedPlaces::Place place;
   };
 
   void Discard(std::vector<Control> controls) const;

@@ -146,8 +146,8 @@ absl::Status EngineNetwork::DialCoordinator(const v1::EngineDialCoordinator& req
         {});
     return absl::OkStatus();
   }
-  EnginePlaces::Place place = dial_places_.Take();
-  EnginePlaces::Place user_place = user_places_->dials.Take();
+  CountedPlaces::Place place = dial_places_.Take();
+  CountedPlaces::Place user_place = user_places_->dials.Take();
   if (place == nullptr || user_place == nullptr) {
     member_->Tell(
         DialledEvent(request.dial(), TooMany(place == nullptr, kMostDials, UserPlaces::kMostDials,
@@ -261,8 +261,8 @@ absl::Status EngineNetwork::DialWire(const v1::EngineWireDial& request) {
     TellWire(key, wire.opening, to, stream, dial.status());
     return absl::OkStatus();
   }
-  EnginePlaces::Place place = wire_dial_places_.Take();
-  EnginePlaces::Place user_place = user_places_->wire_dials.Take();
+  CountedPlaces::Place place = wire_dial_places_.Take();
+  CountedPlaces::Place user_place = user_places_->wire_dials.Take();
   if (place == nullptr || user_place == nullptr) {
     TellWire(key, wire.opening, to, stream,
              TooMany(place == nullptr, kMostWireDials, UserPlaces::kMostWireDials,

@@ -76,8 +76,8 @@ class EngineNetwork {
   const std::string job_id_;
   const std::shared_ptr<UserPlaces> user_places_;
   const std::shared_ptr<EngineMember> member_;
-  EnginePlaces dial_places_{kMostDials};
-  EnginePlaces wire_dial_places_{kMostWireDials};
+  CountedPlaces dial_places_{kMostDials};
+  CountedPlaces wire_dial_places_{kMostWireDials};
   std::map<std::uint64_t, ExpectationId> expectations_;  // by the engine's number
   std::map<WireKey, OwnWire> wires_;
   std::size_t wire_bytes_ = 0;

@@ -29,12 +29,14 @@ absl::StatusOr<EngineProgram> EngineProgram::At(std::string path) {
   if (!S_ISREG(info.st_mode) || ::faccessat(AT_FDCWD, path.c_str(), X_OK, AT_EACCESS) != 0) {
     return ErrnoStatus(EACCES, absl::StrCat("execute ", path));
   }
-  return EngineProgram(std::move(path), std::move(file), info.st_dev, info.st_ino);
+  return EngineProgram(std::move(path), std::move(file));
 }
 
 bool EngineProgram::IsReplaced() const {
-  struct stat info {};
-  return ::stat(path_.c_str(), &info) != 0 || info.st_dev != device_ || info.st_ino != inode_;
+  struct stat there {};
+  struct stat held {};
+  return ::stat(path_.c_str(), &there) != 0 || ::fstat(file_.get(), &held) != 0 ||
+         there.st_dev != held.st_dev || there.st_ino != held.st_ino;
 }
 
 absl::StatusOr<EngineProgram> EngineProgram::Open(const Config& config) {

@@ -2,8 +2,6 @@
 #ifndef RINGD_DAEMON_SUPERVISOR_ENGINE_PROGRAM_H_
 #define RINGD_DAEMON_SUPERVISOR_ENGINE_PROGRAM_H_
 
-#include <sys/types.h>
-
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,17 +29,14 @@ class EngineProgram {
   const std::string& path() const noexcept { return path_; }
   // For SpawnOrder::program.
   int file() const noexcept { return file_.get(); }
-  // Its path leads to another file by now, or to none. Asks the file system.
+  // Its path leads to another file by now, or to none. Asks the file system, and waits for it.
   bool IsReplaced() const;
 
  private:
-  EngineProgram(std::string path, UniqueFd file, dev_t device, ino_t inode)
-      : path_(std::move(path)), file_(std::move(file)), device_(device), inode_(inode) {}
+  EngineProgram(std::string path, UniqueFd file) : path_(std::move(path)), file_(std::move(file)) {}
 
   std::string path_;
-  UniqueFd file_;
-  dev_t device_;
-  ino_t inode_;
+  UniqueFd file_;  // so that no other file gets its inode's number
 };
 
 // What is told to ringd-engine: whether it has to reckon with other users' trainers (see

@@ -144,7 +144,7 @@ absl::StatusOr<Engines::Client> Engines::Give(std::unique_ptr<SessionResources>&
     engine = *std::move(begun);
   }
   tokens_[token] = engine;
-  if (absl::Status status = engine->GiveSession(std::move(session)); !status.ok()) {
+  if (absl::Status status = engine->GiveSession(session); !status.ok()) {
     tokens_.erase(token);
     return status;
   }

@@ -3,6 +3,16 @@
 #include <algorithm>
 
 namespace ringd {
+namespace {
+
+template <typename Map>
+auto OldestOf(Map& map) {
+  return std::min_element(map.begin(), map.end(), [](const auto& a, const auto& b) {
+    return a.second.noted < b.second.noted;
+  });
+}
+
+}  // namespace
 
 std::uint32_t JobGenerations::Next(uid_t uid, const std::string& job_id) const {
   const auto user = users_.find(uid);
@@ -13,13 +23,14 @@ std::uint32_t JobGenerations::Next(uid_t uid, const std::string& job_id) const {
 
 void JobGenerations::Note(uid_t uid, const std::string& job_id, std::uint32_t next) {
   User& user = users_[uid];
-  user.names[job_id] = {next, ++user.notes};
-  if (user.names.size() <= kMostOfUser) return;
-  const auto oldest = std::min_element(
-      user.names.begin(), user.names.end(),
-      [](const auto& a, const auto& b) { return a.second.noted < b.second.noted; });
-  user.others = std::max(user.others, oldest->second.next);
-  user.names.erase(oldest);
+  user.noted = ++notes_;
+  user.names[job_id] = {next, notes_};
+  if (user.names.size() > kMostOfUser) {
+    const auto oldest = OldestOf(user.names);
+    user.others = std::max(user.others, oldest->second.next);
+    user.names.erase(oldest);
+  }
+  if (users_.size() > kMostUsers) users_.erase(OldestOf(users_));
 }
 
 }  // namespace ringd

@@ -13,12 +13,14 @@ namespace ringd {
 
 // A restarted trainer never meets its own past: the generations of a name grow, from one engine to
 // the next. Of each user so many names are remembered. What is forgotten raises where all names of
-// that user begin that are not remembered, and of no other user's.
+// that user begin that are not remembered, and of no other user's: engines say what it is. So many
+// users are remembered, those whose jobs have ended last.
 //
 // Thread safety: none.
 class JobGenerations {
  public:
   static constexpr std::size_t kMostOfUser = 1024;
+  static constexpr std::size_t kMostUsers = 4096;
 
   // Of a job that begins.
   std::uint32_t Next(uid_t uid, const std::string& job_id) const;
@@ -33,10 +35,11 @@ class JobGenerations {
   struct User {
     std::map<std::string, Name> names;
     std::uint32_t others = 0;  // what follows those that were forgotten
-    std::uint64_t notes = 0;
+    std::uint64_t noted = 0;
   };
 
   std::map<uid_t, User> users_;
+  std::uint64_t notes_ = 0;
 };
 
 }  // namespace ringd

@@ -28,6 +28,8 @@ class NodeDrain {
     bool ending = false;                     // ringd ends when its last trainer has gone
 
     bool IsDraining() const noexcept { return since.has_value(); }
+    // StatusReply's.
+    const char* Name() const noexcept { return IsDraining() ? "draining" : "serving"; }
   };
 
   explicit NodeDrain(Apply apply) : apply_(std::move(apply)) {}

@@ -170,6 +170,12 @@ void Supervisor::GetStatus(const Caller& caller, Answer<v1::StatusReply> answer)
   });
 }
 
+std::uint32_t Supervisor::CountJobs() {
+  std::uint32_t jobs = 0;
+  for (const auto& engine : engines_->Serving()) jobs += engine->jobs();
+  return jobs;
+}
+
 std::uint32_t Supervisor::CountSessions() {
   // In this order: they go from the lobby to an engine.
   const std::size_t waiting = lobby_->size();
@@ -182,20 +188,18 @@ v1::StatusReply Supervisor::DescribeStatus(const Caller& caller, const std::stri
   reply.set_pid(::getpid());
   reply.set_gpus(gpus);
   std::uint64_t resident = UseOf(::getpid()).resident_bytes;
-  std::uint32_t jobs = 0;
   for (const auto& engine : engines_->Serving()) {
     resident += UseOf(engine->pid()).resident_bytes;
-    jobs += engine->jobs();
   }
   reply.set_resident_bytes(resident);
-  reply.set_jobs(jobs);
+  reply.set_jobs(CountJobs());
   reply.set_sessions(CountSessions());
   reply.set_sessions_ended_for_cause(engines_->sessions_ended_for_cause());
   reply.set_attaches_refused(attaches_refused_.load(std::memory_order_relaxed));
   const Clock::time_point now = Clock::now();
   reply.set_uptime_seconds(std::chrono::duration<double>(now - started_).count());
   const NodeDrain::State drain = drain_->state();
-  reply.set_state(drain.IsDraining() ? "draining" : "serving");
+  reply.set_state(drain.Name());
   reply.set_ending(drain.ending);
   // Asks the file system: for those alone who answer for it.
   if (caller.is_operator) {
@@ -235,11 +239,9 @@ void Supervisor::Drain(const Caller& caller, const v1::DrainRequest& request,
     const MutexLock lock(mutex_);
     reply.set_node_name(options_.config.node_name);
   }
-  reply.set_state(drain_->state().IsDraining() ? "draining" : "serving");
+  reply.set_state(drain_->state().Name());
   reply.set_sessions(CountSessions());
-  std::uint32_t jobs = 0;
-  for (const auto& engine : engines_->Serving()) jobs += engine->jobs();
-  reply.set_jobs(jobs);
+  reply.set_jobs(CountJobs());
   answer(absl::OkStatus(), std::move(reply));
 }
 

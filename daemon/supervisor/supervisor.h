@@ -88,6 +88,9 @@ class Supervisor final : public EngineControl {
   void ReportExit(const Caller& caller, const v1::ReportExitRequest& request,
                   Answer<v1::ReportExitReply> answer) override;
 
+  // Of trainers that are attached; none of them is left out while it is handed over.
+  std::uint32_t CountSessions();
+
  private:
   // `session`'s, and moves it to its engine; what is wrong with the request.
   absl::StatusOr<std::shared_ptr<EngineClient>> HandOver(absl::string_view token,
@@ -110,8 +113,7 @@ class Supervisor final : public EngineControl {
   template <typename Request, typename Reply>
   void List(v1::EngineCallKind kind, const Caller& caller, const Request& request,
             Answer<Reply> answer, const std::function<void(Reply*)>& also = nullptr);
-  // Of trainers that are attached; none of them is left out while it is handed over.
-  std::uint32_t CountSessions();
+  std::uint32_t CountJobs();
   // `gpus`: in words.
   v1::StatusReply DescribeStatus(const Caller& caller, const std::string& gpus)
       ABSL_LOCKS_EXCLUDED(mutex_);

@@ -25,10 +25,18 @@ constexpr auto kTracePatience = std::chrono::seconds(4);
 // Of a list with jobs that have ended: gRPC's messages have at most 64 MiB.
 constexpr std::size_t kMostListBytes = std::size_t{60} << 20;
 
+// Jobs of one name that have not ended, of one engine: more than any has.
+constexpr int kMostJobsOfEngine = 4096;
+
 bool MayShow(const Caller& caller, uid_t uid) { return caller.is_operator || caller.uid == uid; }
 
 // An engine serves one job: all that it shows is of that, whatever it says.
-void Label(v1::JobsReply& reply, const EngineClient& engine) {
+//   What no engine has.
+absl::Status Label(v1::JobsReply& reply, const EngineClient& engine) {
+  // Each gets longer here.
+  if (reply.jobs_size() > kMostJobsOfEngine) {
+    return absl::InternalError("has answered more jobs than an engine has");
+  }
   v1::EngineUse shown;
   const ProcessUse use = UseOf(engine.pid());
   shown.set_pid(engine.pid());
@@ -40,15 +48,18 @@ void Label(v1::JobsReply& reply, const EngineClient& engine) {
     job.set_uid(engine.uid());
     *job.mutable_engine() = shown;
   }
+  return absl::OkStatus();
 }
-void Label(v1::CommunicatorsReply& reply, const EngineClient& engine) {
+absl::Status Label(v1::CommunicatorsReply& reply, const EngineClient& engine) {
   for (auto& communicator : *reply.mutable_communicators()) {
     communicator.set_job_id(engine.job_id());
   }
+  return absl::OkStatus();
 }
-void Label(v1::QueuesReply& reply, const EngineClient& engine) {
+absl::Status Label(v1::QueuesReply& reply, const EngineClient& engine) {
   for (auto& queue : *reply.mutable_queues()) queue.set_job_id(engine.job_id());
   for (auto& job : *reply.mutable_stalled_jobs()) job.set_job_id(engine.job_id());
+  return absl::OkStatus();
 }
 
 // Adds what an engine has answered; what is wrong with it.
@@ -58,7 +69,7 @@ absl::Status AddAnswer(const absl::StatusOr<std::string>& answer, const EngineCl
   if (!answer.ok()) return answer.status();
   Reply reply;
   if (!reply.ParseFromString(*answer)) return absl::InternalError("has answered what is no list");
-  Label(reply, engine);
+  if (absl::Status status = Label(reply, engine); !status.ok()) return status;
   // These are for ringd to say.
   reply.clear_unanswered();
   reply.clear_hidden_jobs();

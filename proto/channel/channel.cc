@@ -7,7 +7,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -153,7 +152,6 @@ absl::StatusOr<std::size_t> Channel::Receive() {
     if (error == EAGAIN || error == EINTR) return std::size_t{0};
     return absl::UnavailableError(absl::StrCat("reading failed: ", std::strerror(error)));
   }
-  std::vector<UniqueFd> fds;
   for (cmsghdr* rights = CMSG_FIRSTHDR(&message); rights != nullptr;
        rights = CMSG_NXTHDR(&message, rights)) {
     if (rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) continue;
@@ -161,14 +159,13 @@ absl::StatusOr<std::size_t> Channel::Receive() {
     for (std::size_t i = 0; i < count; ++i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(rights) + i * sizeof(int), sizeof(fd));
-      fds.emplace_back(fd);
+      incoming_fds_.emplace_back(fd);
     }
   }
   const bool lost = (message.msg_flags & MSG_CTRUNC) != 0;
   if (!limits_.takes_fds && lost) {
     return absl::InvalidArgumentError("descriptors, where there are none");
   }
-  std::move(fds.begin(), fds.end(), std::back_inserter(incoming_fds_));
   if (lost) {
     return absl::ResourceExhaustedError("descriptors were lost: too many open files");
   }

@@ -10,8 +10,8 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/run/file_space.h"
 #include "proto/base/unique_fd.h"
+#include "proto/base/write_all.h"
 
 namespace ringd::cli {
 namespace {

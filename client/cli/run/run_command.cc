@@ -26,12 +26,12 @@
 #include "client/cli/query/exit_code.h"
 #include "client/cli/query/private_ringds.h"
 #include "client/cli/query/query_command.h"
-#include "client/cli/run/file_space.h"
 #include "client/cli/run/job_environment.h"
 #include "client/cli/run/made_folders.h"
 #include "client/cli/run/private_daemon.h"
 #include "client/cli/run/run_summary.h"
 #include "proto/base/errno_status.h"
+#include "proto/base/write_all.h"
 
 namespace ringd::cli {
 namespace {

@@ -17,6 +17,7 @@
 #include "proto/base/errno_status.h"
 #include "proto/base/read_file.h"
 #include "proto/base/unique_fd.h"
+#include "proto/base/write_all.h"
 
 namespace ringd {
 namespace {
@@ -38,16 +39,6 @@ absl::StatusOr<ParsedState> ReadState(const std::string& path) {
   return absl::Status(parsed.status().code(), absl::StrCat(path, ": ", parsed.status().message()));
 }
 
-// False: errno says why.
-bool WriteAll(int fd, absl::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(fd, text.data(), text.size());
-    if (written < 0 && errno != EINTR) return false;
-    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
-
 absl::Status ReplaceFile(const std::string& folder, const std::string& text) {
   if (::mkdir(folder.c_str(), 0750) != 0 && errno != EEXIST) {
     return ErrnoStatus(errno, absl::StrCat("make ", folder));
@@ -56,9 +47,11 @@ absl::Status ReplaceFile(const std::string& folder, const std::string& text) {
   const std::string draft = absl::StrCat(path, ".", ::getpid());
   // Without fsync the name may be on the disk before the bytes are.
   const UniqueFd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!file.valid() || !WriteAll(file.get(), text) || ::fsync(file.get()) != 0 ||
-      std::rename(draft.c_str(), path.c_str()) != 0) {
-    const int error = errno;
+  int error = file.valid() ? WriteAll(file.get(), text) : errno;
+  if (error == 0 && (::fsync(file.get()) != 0 || std::rename(draft.c_str(), path.c_str()) != 0)) {
+    error = errno;
+  }
+  if (error != 0) {
     ::unlink(draft.c_str());
     return ErrnoStatus(error, absl::StrCat("write ", path));
   }

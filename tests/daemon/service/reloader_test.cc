@@ -60,7 +60,7 @@ TEST_CASE("Reloader: what takes too long is given up, and not begun without end"
   const auto disk = std::make_shared<Disk>();
   Reloader reloader([&] { return ReadOf(disk); }, seconds(60));
   Clock::time_point now = Clock::now();
-  for (int late = 0; late < Reloader::kMostLate; ++late) {
+  for (std::size_t late = 0; late < Reloader::kMostLate; ++late) {
     reloader.Ask(now);
     CHECK_FALSE(reloader.Take(now + seconds(59)).has_value());
     now += seconds(60);

@@ -89,7 +89,7 @@ TEST_CASE("EngineMember: connections whose other end has gone are kept no longer
 TEST_CASE("EngineMember: of a user's engines the one that has too many loses its oldest") {
   Members all;
   const auto user = std::make_shared<UserPlaces>();
-  std::vector<EnginePlaces::Place> taken;
+  std::vector<CountedPlaces::Place> taken;
   while (taken.size() + 1 < UserPlaces::kMostControls) taken.push_back(user->controls.Take());
   const auto member = all.Of(user);
   const auto first = UnixSocketPair();
@@ -101,6 +101,20 @@ TEST_CASE("EngineMember: of a user's engines the one that has too many loses its
   CHECK(Hears(second->second));
   char byte = 0;
   CHECK(::recv(first->second.get(), &byte, 1, MSG_DONTWAIT) < 0);
+}
+
+TEST_CASE("EngineMember: a user who holds up as many obituaries as he may hears no more") {
+  Members all;
+  const auto user = std::make_shared<UserPlaces>();
+  std::vector<CountedPlaces::Place> said;
+  while (said.size() < UserPlaces::kMostObituaries) said.push_back(user->obituaries.Take());
+  const auto pair = UnixSocketPair();
+  REQUIRE(pair.ok());
+  const auto member = all.Of(user);
+  member->KeepControl(pair->first);
+  member->SayLast(absl::AbortedError("over"));
+  char byte = 0;
+  CHECK(::recv(pair->second.get(), &byte, 1, MSG_DONTWAIT) < 0);
 }
 
 TEST_CASE("EngineMember: a control connection whose close waits keeps nobody") {

@@ -36,5 +36,15 @@ TEST_CASE("JobGenerations: who has many names loses his oldest, and none begins 
   CHECK(generations.Next(kBob, "new") == 0);
 }
 
+TEST_CASE("JobGenerations: of too many users the one whose job has ended first is forgotten") {
+  JobGenerations generations;
+  for (std::size_t i = 0; i <= JobGenerations::kMostUsers; ++i) {
+    generations.Note(static_cast<uid_t>(i), "job", 7);
+  }
+  CHECK(generations.Next(0, "job") == 0);
+  CHECK(generations.Next(1, "job") == 7);
+  CHECK(generations.Next(JobGenerations::kMostUsers, "job") == 7);
+}
+
 }  // namespace
 }  // namespace ringd

@@ -1,4 +1,4 @@
-#include "daemon/rpc/user_calls.h"
+#include "proto/base/counted_places.h"
 
 #include <catch2/catch.hpp>
 #include <vector>
@@ -6,31 +6,32 @@
 namespace ringd {
 namespace {
 
-TEST_CASE("UserCalls: so many calls at once, and a place that was given back is free") {
-  UserCalls calls({.calls = 3});
-  std::vector<UserCalls::Place> taken;
-  for (int i = 0; i < 3; ++i) taken.push_back(calls.TakeCall());
+TEST_CASE("CountedPlaces: so many at once, and a place that was given back is free") {
+  CountedPlaces places(3);
+  std::vector<CountedPlaces::Place> taken;
+  for (int i = 0; i < 3; ++i) taken.push_back(places.Take());
   for (const auto& place : taken) CHECK(place != nullptr);
-  CHECK(calls.TakeCall() == nullptr);
+  CHECK(places.Take() == nullptr);
+  CHECK(places.Take(0) != nullptr);
   taken.pop_back();
-  CHECK(calls.TakeCall() != nullptr);
+  CHECK(places.Take() != nullptr);
 }
 
-TEST_CASE("UserCalls: replies are bounded by their bytes, and one is always possible") {
-  UserCalls calls({.reply_bytes = 100});
-  UserCalls::Place first = calls.TakeReply(60);
+TEST_CASE("CountedPlaces: amounts count together, and any one alone has its place") {
+  CountedPlaces places(100);
+  CountedPlaces::Place first = places.Take(60);
   CHECK(first != nullptr);
-  CHECK(calls.TakeReply(41) == nullptr);
-  CHECK(calls.TakeReply(40) != nullptr);
+  CHECK(places.Take(41) == nullptr);
+  CHECK(places.Take(40) != nullptr);
   first.reset();
-  CHECK(calls.TakeReply(1000) != nullptr);
+  CHECK(places.Take(1000) != nullptr);
 }
 
-TEST_CASE("UserCalls: places may outlive it") {
-  UserCalls::Place place;
+TEST_CASE("CountedPlaces: places may outlive it") {
+  CountedPlaces::Place place;
   {
-    UserCalls calls({});
-    place = calls.TakeCall();
+    CountedPlaces places(1);
+    place = places.Take();
   }
   CHECK(place != nullptr);
 }
