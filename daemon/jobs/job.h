@@ -298,7 +298,7 @@ class Job {
   std::optional<v1::Stall> DescribeStall(const CommunicatorPart& part, Clock::time_point now) const;
   void OnTraceInquiry(v1::TraceInquiry inquiry, Clock::time_point now);
   void OnClockPong(const v1::ClockPong& pong);
-  // Null: no communicator of this node is called so in events.
+  // As FindTraced of TraceReading.
   const JobCommunicator* FindTraced(TracedPart part) const;
   bool BeginTraceAnswer(Clock::time_point now);
   void SendTraceAnswer(Clock::time_point now);

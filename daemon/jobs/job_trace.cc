@@ -36,7 +36,6 @@ void Job::Trace(const v1::TraceRequest& request, Clock::time_point now,
   v1::TraceReply reply;
   reply.set_job_id(options_.job_id);
   reply.set_generation(membership_->generation);
-  reply.set_one_node(world_.communicator->CombinesLocally());
   reply.set_node_index(membership_->self.value());
   reply.set_now_ns(NanosOf(now));
   reply.set_unix_offset_ns(UnixOffset());
@@ -103,13 +102,10 @@ std::size_t Job::AnswerTrace(std::size_t budget, Clock::time_point now) {
 }
 
 const JobCommunicator* Job::FindTraced(TracedPart part) const {
-  if (parts_.empty() || parts_.rbegin()->first < part.number()) return nullptr;
+  if (part.is_all_ranks()) return world_.communicator.get();
   // The latest of those that are called so.
-  const std::uint32_t last = parts_.rbegin()->first;
-  const std::uint32_t turns = (last - part.number()) / TracedPart::kMost;
-  for (std::uint32_t turn = turns + 1; turn > 0; --turn) {
-    const auto found = parts_.find(part.number() + (turn - 1) * TracedPart::kMost);
-    if (found != parts_.end()) return found->second->communicator.get();
+  for (auto it = parts_.rbegin(); it != parts_.rend(); ++it) {
+    if (TracedPart(it->first) == part) return it->second->communicator.get();
   }
   return nullptr;
 }

@@ -18,7 +18,7 @@ namespace ringd {
 // are.
 enum class TraceStage : std::uint8_t {
   kNone = 0,
-  // Engine: submission number, bytes. Trainer, one-node: occurrence, bytes.
+  // Engine: submission number, bytes. Trainer, of a communicator on one node: occurrence, bytes.
   kSubmitted = 1,
   // Engine: all local ranks have submitted `tensor`. value: bytes.
   kReady = 2,
@@ -35,11 +35,12 @@ enum class TraceStage : std::uint8_t {
   kLastReceived = 9,
   // Engine, operation: the backend has done with it.
   kMoved = 10,
-  // Engine, operation; trainer, one-node: occurrence. value: bytes; detail: a status code.
+  // Engine, operation; trainer, of a communicator on one node: occurrence. value: bytes; detail: a
+  // status code.
   kCompleted = 11,
   // Engine: `tensor` ended without an operation. detail: a status code.
   kFailed = 12,
-  // Trainer, one-node: occurrence; a chunk of it. value: duration in ns.
+  // Trainer, of a communicator on one node: occurrence; a chunk of it. value: duration in ns.
   kReduced = 13,
   // Trainer: occurrence, or submission number. value: duration in ns.
   kWaited = 14,

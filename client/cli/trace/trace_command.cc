@@ -32,7 +32,6 @@
 namespace ringd::cli {
 namespace {
 
-constexpr std::chrono::seconds kCallTimeout{5};
 // ringd answers after its next tick, so this is not how often it is asked.
 constexpr std::chrono::milliseconds kBetweenCalls{50};
 // What was left behind is fetched when the time is up, but not for ever from a job that never
@@ -87,7 +86,7 @@ absl::StatusOr<v1::TraceReply> Ask(AdminClient& client, const TraceRecord& recor
                                    const TraceOptions& options) {
   v1::TraceRequest request = record.NextRequest();
   request.set_job_id(options.job_id);
-  return client.TraceJob(request, Clock::now() + kCallTimeout);
+  return client.TraceJob(request, Clock::now() + kQueryTimeout);
 }
 
 // Why the job ended before the time was up; empty: it did not.
@@ -120,7 +119,7 @@ absl::StatusOr<std::string> Record(AdminClient& client, const TraceOptions& opti
 std::vector<std::string> KnownJobs(AdminClient& client) {
   std::vector<std::string> known;
   const absl::StatusOr<v1::JobsReply> jobs =
-      client.ListJobs("", /*ended=*/false, Clock::now() + kCallTimeout);
+      client.ListJobs("", /*ended=*/false, Clock::now() + kQueryTimeout);
   if (!jobs.ok()) return known;
   for (const v1::Job& job : jobs->jobs()) known.push_back(job.job_id());
   return known;
@@ -220,7 +219,7 @@ int TraceCommand(TraceOptions options) {
   const std::string socket = ChooseSocket(options.socket);
   if (!file.ok()) return ReportFailure(socket, file.status(), false);
   absl::StatusOr<std::unique_ptr<AdminClient>> client =
-      AdminClient::Connect(socket, Clock::now() + kCallTimeout);
+      AdminClient::Connect(socket, Clock::now() + kQueryTimeout);
   if (!client.ok()) return ReportFailure(socket, client.status(), true);
   if (absl::Status status = ChooseJob(**client, options); !status.ok()) {
     return ReportFailure(socket, status, false);

@@ -22,7 +22,9 @@ std::vector<TraceEvent>* EventsOf(RecordedNode& node, int ring) {
 
 std::string RecordedNode::NameOf(TracedPart part, std::uint32_t tensor) const {
   const auto found = tensors.find({part, tensor});
-  if (found != tensors.end() && !found->second.empty()) return found->second;
+  if (found != tensors.end() && !found->second.empty()) {
+    return absl::StrCat(found->second, Behind(part));
+  }
   return IsTracedOrdered(tensor)
              ? absl::StrCat("operation ", tensor - kFirstTracedOrdered, Behind(part))
              : absl::StrCat("tensor ", tensor, Behind(part));

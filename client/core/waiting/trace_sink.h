@@ -43,7 +43,7 @@ class TraceSink {
 
  private:
   // Then the event is lost.
-  static constexpr int kMostTries = 1000;
+  static constexpr int kMostTries = 50;
 
   std::atomic<bool> taken_{false};
   TraceWriter writer_;  // of the thread that has the turn

@@ -210,8 +210,8 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   // Of a rank's event: it may be what the library writes. No more is known, and no more needed to
   // show it.
   bool IsCredible(const TraceEvent& event, std::uint64_t now_ns) const;
-  // Of the tensor with this number in events, with the communicator's name if that is not the one
-  // of all ranks; empty: there is none.
+  // Of the tensor with this number in events; empty: there is none, or it is an operation that is
+  // matched by order.
   std::string NameOfTraced(std::uint32_t tensor) const;
   // Of a communicator besides that of all ranks: which of the job's ranks on this node it has, by
   // position.

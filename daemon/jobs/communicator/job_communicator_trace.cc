@@ -2,9 +2,7 @@
 // anything.
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "daemon/jobs/communicator/job_communicator.h"
-#include "daemon/schedule/protocol/ordered_name.h"
 
 namespace ringd {
 
@@ -25,19 +23,10 @@ bool JobCommunicator::HasTraced(std::uint32_t tensor) const noexcept {
 }
 
 std::string JobCommunicator::NameOfTraced(std::uint32_t tensor) const {
-  if (!HasTraced(tensor)) return "";
-  std::string name;
-  if (options_.by_order) {
-    name = OrderedName(tensor - kFirstTracedOrdered);
-  } else if (!CombinesLocally()) {
-    name = scheduler_->NameOf(TensorHandle(tensor));
-  } else if (tensor < kFirstTracedDeviceTensor) {
-    name = lane_->NameOf(tensor).value_or("");
-  } else {
-    name = scheduler_->NameOf(TensorHandle(tensor - kFirstTracedDeviceTensor));
-  }
-  if (options_.number != 0) absl::StrAppend(&name, " of communicator '", options_.name, "'");
-  return name;
+  if (options_.by_order || !HasTraced(tensor)) return "";
+  if (!CombinesLocally()) return scheduler_->NameOf(TensorHandle(tensor));
+  if (tensor < kFirstTracedDeviceTensor) return lane_->NameOf(tensor).value_or("");
+  return scheduler_->NameOf(TensorHandle(tensor - kFirstTracedDeviceTensor));
 }
 
 bool JobCommunicator::IsCredible(const TraceEvent& event, std::uint64_t now_ns) const {

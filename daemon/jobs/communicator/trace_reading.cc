@@ -25,7 +25,7 @@ std::size_t TraceReading::Step(const JobCommunicator& job, const FindTraced& fin
     if (ring_ < job.trace_ring_count()) {
       cost += ReadPiece(job, find, budget - cost);
     } else if (!named_.empty()) {
-      cost += AddName(job, find);
+      cost += AddName(find);
     } else if (!parts_.empty()) {
       cost += AddCommunicator(find);
     }
@@ -73,18 +73,23 @@ std::size_t TraceReading::ReadPiece(const JobCommunicator& job, const FindTraced
   if (!std::exchange(skips_ahead_, false)) ring.set_lost(ring.lost() + read.lost);
   ring.set_next(read.next);
   ring.set_more(read.more);
-  Keep(job, find);
+  Keep(find);
   if (!read.more || share_ == 0) EndRing();
   return std::max<std::size_t>(1, read.copied);
 }
 
-void TraceReading::Keep(const JobCommunicator& job, const FindTraced& find) {
+void TraceReading::Keep(const FindTraced& find) {
   if (ring_ > 0) {
     const std::uint64_t now_ns = MonotonicNanos();
     const auto member = static_cast<int>(ring_ - 1);
+    // Most events are of the same one as those before.
+    TracedPart part;
+    const JobCommunicator* of = find(part);
     std::erase_if(piece_, [&](const TraceEvent& event) {
-      const TracedPart part = TracedPart::OfWord(event.channel);
-      const JobCommunicator* const of = part.is_all_ranks() ? &job : find(part);
+      if (const TracedPart next = TracedPart::OfWord(event.channel); next != part) {
+        part = next;
+        of = find(part);
+      }
       if (of == nullptr || (!part.is_all_ranks() && !of->HasTracedMember(member))) return true;
       return !of->IsCredible(event, now_ns);
     });
@@ -93,17 +98,18 @@ void TraceReading::Keep(const JobCommunicator& job, const FindTraced& find) {
   for (const TraceEvent& event : piece_) {
     const TracedPart part = TracedPart::OfWord(event.channel);
     if (!part.is_all_ranks() && parts_.size() < kMostCommunicators) parts_.insert(part);
-    if (event.tensor == kNoTracedTensor || named_.size() >= kMostNames) continue;
-    named_.emplace(part, event.tensor);
+    // Who reads it knows how an operation that is matched by order is called.
+    if (event.tensor == kNoTracedTensor || IsTracedOrdered(event.tensor)) continue;
+    if (named_.size() < kMostNames) named_.emplace(part, event.tensor);
   }
   trace_.mutable_rings(static_cast<int>(ring_))
       ->mutable_events()
       ->append(reinterpret_cast<const char*>(piece_.data()), piece_.size() * sizeof(TraceEvent));
 }
 
-std::size_t TraceReading::AddName(const JobCommunicator& job, const FindTraced& find) {
+std::size_t TraceReading::AddName(const FindTraced& find) {
   const auto [part, tensor] = named_.extract(named_.begin()).value();
-  const JobCommunicator* const of = part.is_all_ranks() ? &job : find(part);
+  const JobCommunicator* const of = find(part);
   if (of == nullptr) return kCostOfName;
   v1::TracedTensor& entry = *trace_.add_tensors();
   entry.set_part(part.number());

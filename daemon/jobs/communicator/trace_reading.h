@@ -16,8 +16,7 @@
 
 namespace ringd {
 
-// The communicator of the job, besides that of all ranks, that events name so; null: there is none
-// (any more).
+// The communicator of the job that events name so; null: there is none (any more).
 using FindTraced = std::function<const JobCommunicator*(TracedPart part)>;
 
 // What has happened to operations since a position, ring by ring: the engine's word on theirs, and
@@ -45,8 +44,8 @@ class TraceReading {
  private:
   void BeginRing(const TraceReader& reader, const TraceRingView& view, std::size_t ring_count);
   std::size_t ReadPiece(const JobCommunicator& job, const FindTraced& find, std::size_t most);
-  void Keep(const JobCommunicator& job, const FindTraced& find);
-  std::size_t AddName(const JobCommunicator& job, const FindTraced& find);
+  void Keep(const FindTraced& find);
+  std::size_t AddName(const FindTraced& find);
   std::size_t AddCommunicator(const FindTraced& find);
   void EndRing() {
     ++ring_;

@@ -58,6 +58,7 @@ TEST_CASE("ringctl's command line: drain waits, or is undone") {
   CHECK(Parse({"--socket", "/s", "drain", "--undo"})->drain.undo);
   CHECK_FALSE(Parse({"drain", "--undo", "--wait", "1"}).ok());
   CHECK_FALSE(Parse({"drain", "--wait", "0"}).ok());
+  CHECK_FALSE(Parse({"drain", "--wait", "1e300"}).ok());
 }
 
 TEST_CASE("ringctl's command line: run takes all that follows as the command") {

@@ -19,13 +19,15 @@ std::vector<TraceEvent> EventsOf(const v1::TraceRing& ring) {
   return events;
 }
 
-const JobCommunicator* NoOther(TracedPart /*part*/) { return nullptr; }
+FindTraced Only(const PlayedJob& job) {
+  return [&job](TracedPart part) { return part.is_all_ranks() ? &*job.communicator : nullptr; };
+}
 
 v1::NodeTrace Read(const PlayedJob& job, const v1::TracePosition& position = {},
                    std::size_t most = 1000) {
   TraceReading reading(position, most);
   // A few at a time, as the engine does.
-  while (!reading.done()) reading.Step(*job.communicator, NoOther, 3);
+  while (!reading.done()) reading.Step(*job.communicator, Only(job), 3);
   v1::NodeTrace trace = reading.TakeTrace();
   REQUIRE(trace.rings_size() == 1 + static_cast<int>(kRanks));
   return trace;
@@ -102,8 +104,7 @@ TEST_CASE("JobCommunicator: by order, stages are noted among the job's, under th
   for (const TraceEvent& event : events) {
     stages.push_back(event.stage);
     if (event.stage < TraceStage::kStarted || event.stage == TraceStage::kCarries) {
-      CHECK(job.communicator->NameOfTraced(event.tensor) ==
-            "operation 1048579 of communicator 'tp'");
+      CHECK(event.tensor == TracedOrdered(1048579));
     }
     CHECK(TracedPart::OfWord(event.channel) == TracedPart(1));
   }
@@ -127,7 +128,7 @@ TEST_CASE("JobCommunicator: another one's stages are noted among the job's, with
     CHECK(TracedPart::OfWord(event.channel) == TracedPart(1));
     CHECK(TracedPart::ChannelOf(event.channel) == 0);
   }
-  CHECK(job.communicator->NameOfTraced(events[0].tensor) == "t of communicator 'tp'");
+  CHECK(job.communicator->NameOfTraced(events[0].tensor) == "t");
   CHECK(job.communicator->trace_ring(0).header == nullptr);
 }
 
@@ -136,6 +137,7 @@ TEST_CASE("TraceReading: events of other communicators are believed of their mem
   OperationTrace trace;
   PlayedJob other(/*by_order=*/false, &trace);  // of the job's second and third rank here
   const auto find = [&](TracedPart part) {
+    if (part.is_all_ranks()) return &*job.communicator;
     return part == TracedPart(1) ? &*other.communicator : nullptr;
   };
   for (std::size_t m = 0; m < kRanks; ++m) {
@@ -154,7 +156,7 @@ TEST_CASE("TraceReading: events of other communicators are believed of their mem
   REQUIRE(EventsOf(read.rings(2)).size() == 1);
   REQUIRE(read.tensors_size() == 1);
   CHECK(read.tensors(0).part() == 1);
-  CHECK(read.tensors(0).name() == "t of communicator 'tp'");
+  CHECK(read.tensors(0).name() == "t");
   REQUIRE(read.communicators_size() == 1);
   CHECK(read.communicators(0).name() == "tp");
   REQUIRE(read.communicators(0).members_size() == 2);
@@ -274,7 +276,7 @@ TEST_CASE("TraceReading: a step costs what it may, whatever the rings say") {
       TraceReading reading(Beginning(), most);
       std::size_t cost = 0;
       while (!reading.done()) {
-        const std::size_t taken = reading.Step(*job.communicator, NoOther, 128);
+        const std::size_t taken = reading.Step(*job.communicator, Only(job), 128);
         REQUIRE(taken > 0);
         REQUIRE(taken <= 128 + 4);
         cost += taken;
@@ -293,9 +295,9 @@ TEST_CASE("TraceReading: what is overwritten between two steps is counted as los
   for (int i = 0; i < 5000; ++i) rank.Write(Wait(now_ns));
   TraceReading reading(goes_on ? Beginning() : v1::TracePosition(), 50'000);
   // The engine's ring, and something of the rank's.
-  reading.Step(*job.communicator, NoOther, 500);
+  reading.Step(*job.communicator, Only(job), 500);
   for (int i = 0; i < 10'000; ++i) rank.Write(Wait(now_ns));
-  while (!reading.done()) reading.Step(*job.communicator, NoOther, 500);
+  while (!reading.done()) reading.Step(*job.communicator, Only(job), 500);
   const v1::NodeTrace trace = reading.TakeTrace();
   const v1::TraceRing& ring = trace.rings(1);
   const std::uint64_t begin = goes_on ? 0 : 5000 - 2048;
