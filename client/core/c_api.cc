@@ -3,14 +3,13 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
-#include <new>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "client/core/api_failures.h"
 #include "client/core/attach/library_version.h"
 #include "client/core/caller_structure.h"
 #include "client/core/context.h"
@@ -24,58 +23,6 @@ struct ringd_context {
 
 namespace ringd::client {
 namespace {
-
-// This thread's last failure. A function's static and not a global, so that a program that never
-// fails never makes one.
-std::string& LastError() {
-  thread_local std::string text;
-  return text;
-}
-
-ringd_status CodeOf(const absl::Status& status) noexcept {
-  switch (status.code()) {
-    // Codes that ringd.h does not offer.
-    case absl::StatusCode::kUnknown:
-    case absl::StatusCode::kOutOfRange:
-    case absl::StatusCode::kUnimplemented:
-    case absl::StatusCode::kDataLoss:
-      return RINGD_INTERNAL;
-    default:
-      return static_cast<ringd_status>(status.code());
-  }
-}
-
-ringd_status Report(const absl::Status& status) noexcept {
-  if (status.ok()) return RINGD_OK;
-  try {
-    LastError().assign(status.message().data(), status.message().size());
-  } catch (...) {
-    // Without memory for words the code has to do.
-  }
-  return CodeOf(status);
-}
-
-ringd_status ReportInvalid(const char* text) noexcept {
-  try {
-    return Report(absl::InvalidArgumentError(text));
-  } catch (...) {
-    return RINGD_INVALID_ARGUMENT;
-  }
-}
-
-// Runs `body`, which returns an absl::Status; nothing that is thrown gets past it.
-template <typename Body>
-ringd_status Guarded(Body body) noexcept {
-  try {
-    return Report(body());
-  } catch (const std::bad_alloc&) {
-    return Report(absl::ResourceExhaustedError("out of memory"));
-  } catch (const std::exception& error) {
-    return Report(absl::InternalError(error.what()));
-  } catch (...) {
-    return Report(absl::InternalError("an unknown exception"));
-  }
-}
 
 // As Guarded, for a function of `context`.
 template <typename Body>
@@ -130,7 +77,7 @@ uint32_t ringd_api_version(void) { return RINGD_API_VERSION; }
 
 const char* ringd_version(void) { return ringd::client::kLibraryVersion; }
 
-const char* ringd_last_error(void) { return ringd::client::LastError().c_str(); }
+const char* ringd_last_error(void) { return ringd::client::LastErrorText(); }
 
 const char* ringd_status_name(ringd_status status) {
   switch (status) {

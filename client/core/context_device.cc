@@ -204,7 +204,7 @@ absl::Status Context::EnqueueOnDevice(Submission& record, OperationEnd& end) {
   if (a_stream_waits_.exchange(false, std::memory_order_relaxed)) {
     record.flags |= kFollowsStreamWait;
   }
-  std::optional<InterruptibleWait> wait;
+  InterruptibleWait wait(is_interrupted_);
   for (;;) {
     // Whose pair the next one is, if it is in flight.
     std::optional<std::uint64_t> before;
@@ -227,11 +227,11 @@ absl::Status Context::EnqueueOnDevice(Submission& record, OperationEnd& end) {
         }
       }
     }
-    if (!wait.has_value()) wait.emplace(is_interrupted_);
-    if (absl::Status status = wait->Check(); !status.ok()) return status;
-    const bool goes_on =
-        before.has_value() ? ring_operations_.Wait(*before, wait->slice_end()) != WaitResult::kEnded
-                           : ring_operations_.WaitForRoom(end, wait->slice_end());
+    const absl::StatusOr<Clock::time_point> until = wait.NextEnd();
+    if (!until.ok()) return until.status();
+    const bool goes_on = before.has_value()
+                             ? ring_operations_.Wait(*before, *until) != WaitResult::kEnded
+                             : ring_operations_.WaitForRoom(end, *until);
     if (!goes_on) return state_.status();
   }
 }

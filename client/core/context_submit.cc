@@ -92,17 +92,16 @@ absl::Status Context::SubmitInOrder(ringd_communicator communicator,
 
 absl::Status Context::SettleEarlier(const Registration& tensor, WhenFull when_full) {
   if (unended_operations_ == nullptr) return absl::OkStatus();
-  absl::Status status = unended_operations_->Settle(tensor, Clock::time_point::min());
-  if (!absl::IsDeadlineExceeded(status)) return status;
-  // To a caller who does not wait it is as if there was no room.
-  if (when_full == WhenFull::kFail) return absl::ResourceExhaustedError(status.message());
   InterruptibleWait wait(is_interrupted_);
-  do {
-    status = unended_operations_->Settle(tensor, wait.slice_end());
+  absl::StatusOr<Clock::time_point> until = Clock::time_point::min();
+  while (until.ok()) {
+    const absl::Status status = unended_operations_->Settle(tensor, *until);
     if (!absl::IsDeadlineExceeded(status)) return status;
-    status = wait.Check();
-  } while (status.ok());
-  return status;
+    // To a caller who does not wait it is as if there was no room.
+    if (when_full == WhenFull::kFail) return absl::ResourceExhaustedError(status.message());
+    until = wait.NextEnd();
+  }
+  return until.status();
 }
 
 absl::Status Context::SubmitGivenUp(const RankExchangeStay& stay, WhenFull when_full,

@@ -7,9 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/engine/engine.h"
 #include "daemon/jobs/exit_report.h"
-#include "proto/base/text.h"
 #include "proto/shm/job_segment.h"
-#include "proto/types/failure_words.h"
 
 namespace ringd {
 namespace {
@@ -148,8 +146,7 @@ void Engine::DestroyCommunicator(const Caller&, absl::string_view token,
 void Engine::Leave(const Caller&, absl::string_view token, const v1::LeaveRequest& request,
                    Answer<v1::LeaveReply> answer) {
   const auto call = Begin(std::move(answer));
-  PostCall(call, [this, call, token = std::string(token),
-                  failure = std::string(CutToLength(request.failure(), kMostFailureBytes))] {
+  PostCall(call, [this, call, token = std::string(token), failure = request.failure()] {
     SessionEntry* entry = FindToken(token);
     if (entry == nullptr) {
       call->Finish(UnknownToken());

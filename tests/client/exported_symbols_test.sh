@@ -4,16 +4,17 @@
 # alone.
 set -eu
 library="$1"
+shift
 symbols=$(nm --dynamic --defined-only "$library" | awk '{print $3}' | sed 's/@.*//')
 unexpected=$(echo "$symbols" | grep -v '^ringd_' | grep -v '^RINGD_1$' || true)
 if [ -n "$unexpected" ]; then
   echo "exported beside the interface: $unexpected" >&2
   exit 1
 fi
-for name in $(grep -o 'ringd_[a-z_]*(' "$2" | tr -d '(' | sort -u); do
+for name in $(grep -oh 'ringd_[a-z_]*(' "$@" | tr -d '(' | sort -u); do
   # ringd_last_error() and others stand in comments too; types take no bracket.
   if ! echo "$symbols" | grep -qx "$name"; then
-    echo "declared in ringd.h but not exported: $name" >&2
+    echo "declared but not exported: $name" >&2
     exit 1
   fi
 done

@@ -40,8 +40,8 @@ constexpr char kTraceFooter[] = R"(
 Writes the times of the job's operations as Chrome trace events: submitted, agreed, sent, received,
 completed, waited for, on every rank and every node by one clock. It needs no preparation: ringd and
 the ranks note them all the time. What began before and is still under way is in it. Ctrl-C, or the
-job's end, ends it early, with what there is. In a job on one node, operations of 32 bytes or less
-are not noted.
+job's end, ends it early, with what there is. Of communicators on one node, operations of 32 bytes
+or less are not noted.
 Open the file at ui.perfetto.dev or chrome://tracing.
   ringctl trace --job train --seconds 10 --out train.json)";
 
@@ -118,7 +118,7 @@ CLI::App* AddDrain(CLI::App& app, DrainOptions& options) {
       ->add_option("--wait", options.wait_seconds,
                    "until the last trainer has gone; 1 if it has not after so long")
       ->type_name("SECONDS")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(0.001, 31'536'000.0))
       ->excludes(undo);
   drain->add_option("--socket", options.socket, kSocketHelp)->type_name("PATH");
   drain->add_flag("--json", options.json, "print the reply as JSON (proto/rpc/admin.proto)");

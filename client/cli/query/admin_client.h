@@ -2,6 +2,7 @@
 #ifndef RINGD_CLIENT_CLI_QUERY_ADMIN_CLIENT_H_
 #define RINGD_CLIENT_CLI_QUERY_ADMIN_CLIENT_H_
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -13,6 +14,8 @@
 namespace ringd::cli {
 
 inline constexpr char kDefaultSocket[] = "/run/ringd/ringd.sock";
+// For a connection, and for a call that says nothing else.
+inline constexpr std::chrono::seconds kQueryTimeout{5};
 
 // One connection to one ringd.
 //

@@ -19,11 +19,10 @@
 namespace ringd::cli {
 namespace {
 
-constexpr std::chrono::seconds kCallTimeout{5};
 constexpr std::chrono::milliseconds kLook{200};
 
 absl::StatusOr<v1::DrainReply> Ask(AdminClient& client, bool undo) {
-  absl::StatusOr<v1::DrainReply> reply = client.Drain(undo, Clock::now() + kCallTimeout);
+  absl::StatusOr<v1::DrainReply> reply = client.Drain(undo, Clock::now() + kQueryTimeout);
   if (!absl::IsUnimplemented(reply.status())) return reply;
   return absl::UnimplementedError(
       "this ringd is an older one, which drains only when it is told to end (systemctl stop)");
@@ -42,8 +41,7 @@ absl::StatusOr<v1::DrainReply> AwaitEmpty(AdminClient& client, v1::DrainReply re
           reply.node_name(), " drains, and ", Count(reply.sessions(), "trainer is", "trainers are"),
           " still attached after ", wait_seconds, " s (ringctl jobs shows whose)"));
     }
-    std::this_thread::sleep_for(kLook);
-    const absl::StatusOr<v1::StatusReply> status = client.GetStatus(Clock::now() + kCallTimeout);
+    const absl::StatusOr<v1::StatusReply> status = client.GetStatus(Clock::now() + kQueryTimeout);
     // It ends when the last one has gone, and has done so.
     if (ending && absl::IsUnavailable(status.status())) {
       reply.set_sessions(0);
@@ -59,6 +57,7 @@ absl::StatusOr<v1::DrainReply> AwaitEmpty(AdminClient& client, v1::DrainReply re
       return absl::AbortedError(
           absl::StrCat(reply.node_name(), " takes new jobs again: somebody has undone the drain"));
     }
+    if (reply.sessions() > 0) std::this_thread::sleep_for(kLook);
   }
   return reply;
 }
@@ -68,7 +67,7 @@ absl::StatusOr<v1::DrainReply> AwaitEmpty(AdminClient& client, v1::DrainReply re
 int DrainCommand(const DrainOptions& options) {
   const std::string socket = ChooseSocket(options.socket);
   absl::StatusOr<std::unique_ptr<AdminClient>> client =
-      AdminClient::Connect(socket, Clock::now() + kCallTimeout);
+      AdminClient::Connect(socket, Clock::now() + kQueryTimeout);
   if (!client.ok()) return ReportFailure(socket, client.status(), true);
   absl::StatusOr<v1::DrainReply> reply = Ask(**client, options.undo);
   if (reply.ok() && !options.undo && options.wait_seconds > 0) {

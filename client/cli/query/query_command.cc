@@ -24,7 +24,6 @@
 namespace ringd::cli {
 namespace {
 
-constexpr std::chrono::seconds kCallTimeout{5};
 // ringd asks the vendors' libraries, for half a minute at most.
 constexpr std::chrono::seconds kGpusTimeout{40};
 
@@ -98,7 +97,7 @@ std::string RenderRows(const QueryOptions& options, absl::string_view what, cons
 
 absl::StatusOr<Presented> Ask(AdminClient& client, const QueryOptions& options,
                               const Presentation& how) {
-  const Clock::time_point deadline = Clock::now() + kCallTimeout;
+  const Clock::time_point deadline = Clock::now() + kQueryTimeout;
   switch (options.query) {
     case Query::kStatus:
       return Present(client.GetStatus(deadline), &RenderStatus, how);
@@ -143,7 +142,7 @@ std::string ChooseSocket(const std::string& asked_for) {
 int QueryCommand(const QueryOptions& options) {
   const std::string socket = ChooseSocket(options.socket);
   absl::StatusOr<std::unique_ptr<AdminClient>> client =
-      AdminClient::Connect(socket, Clock::now() + kCallTimeout);
+      AdminClient::Connect(socket, Clock::now() + kQueryTimeout);
   if (!client.ok()) return ReportFailure(socket, client.status(), true);
   const bool watch = options.watch_seconds > 0;
   const bool terminal = ::isatty(STDOUT_FILENO) == 1;

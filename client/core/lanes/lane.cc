@@ -1,7 +1,5 @@
 #include "client/core/lanes/lane.h"
 
-#include <optional>
-
 #include "absl/strings/str_cat.h"
 #include "client/core/tensors/ordered_descriptions.h"
 
@@ -22,17 +20,17 @@ absl::StatusOr<std::uint64_t> Lane::Submit(Registration& tensor, const void* sou
     record.description = OrderedDescriptions::WordOf(tensor).ToWord();
     record.root_rank = tensor.description.root_rank;
   }
-  std::optional<InterruptibleWait> wait;
+  InterruptibleWait wait(is_interrupted);
   for (;;) {
     const SubmitResult result = TrySubmit(tensor, source, destination, record, end);
     if (result == SubmitResult::kOk) return record.sequence;
     if (result == SubmitResult::kFull && when_full == WhenFull::kWait) {
-      if (!wait.has_value()) wait.emplace(is_interrupted);
-      if (absl::Status status = wait->Check(); !status.ok()) {
+      const absl::StatusOr<Clock::time_point> until = wait.NextEnd();
+      if (!until.ok()) {
         staging_.Finish(end, false);
-        return status;
+        return until.status();
       }
-      if (queue_.WaitForRoom(end, wait->slice_end())) continue;
+      if (queue_.WaitForRoom(end, *until)) continue;
     }
     staging_.Finish(end, false);
     if (result == SubmitResult::kFull && state_.alive()) {

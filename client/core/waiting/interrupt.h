@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "proto/base/clock.h"
 
 namespace ringd::client {
@@ -22,27 +23,26 @@ inline constexpr std::chrono::milliseconds kInterruptInterval{100};
 // Ownership: borrows the check.
 class InterruptibleWait {
  public:
-  explicit InterruptibleWait(const InterruptCheck& check)
-      : check_(check), slice_end_(NextEnd(check)) {}
+  explicit InterruptibleWait(const InterruptCheck& check) : check_(check) {}
 
-  // Without a check there is one slice, without an end.
-  Clock::time_point slice_end() const noexcept { return slice_end_; }
-
-  // If the slice is over, asks, and begins the next one. kCancelled: it was interrupted.
-  absl::Status Check() {
-    if (Clock::now() < slice_end_) return absl::OkStatus();
-    if (check_()) return absl::CancelledError("interrupted while it waited for room");
-    slice_end_ = NextEnd(check_);
-    return absl::OkStatus();
+  // Until when to wait next; without a check for ever. Asks if a slice is over.
+  //   kCancelled: it was interrupted.
+  absl::StatusOr<Clock::time_point> NextEnd() {
+    if (check_ == nullptr) return Clock::time_point::max();
+    const Clock::time_point now = Clock::now();
+    if (now < slice_end_) return slice_end_;
+    if (slice_end_ != kNotBegun && check_()) {
+      return absl::CancelledError("interrupted while it waited for room");
+    }
+    slice_end_ = now + kInterruptInterval;
+    return slice_end_;
   }
 
  private:
-  static Clock::time_point NextEnd(const InterruptCheck& check) {
-    return check == nullptr ? Clock::time_point::max() : Clock::now() + kInterruptInterval;
-  }
+  static constexpr Clock::time_point kNotBegun = Clock::time_point::min();
 
   const InterruptCheck& check_;
-  Clock::time_point slice_end_;
+  Clock::time_point slice_end_ = kNotBegun;
 };
 
 }  // namespace ringd::client

@@ -23,7 +23,7 @@ bool IsResult(PyObject* gradient, PyObject* result, bool& same) {
   void* here = nullptr;
   void* there = nullptr;
   if (!AddressOf(gradient, here) || !AddressOf(result, there)) return false;
-  return here != there || IsAsRead(gradient, same);
+  return here != there || IsAsRead(gradient, /*complex=*/true, same);
 }
 
 }  // namespace

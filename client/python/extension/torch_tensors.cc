@@ -50,10 +50,6 @@ bool CallForTruth(PyObject* method, PyObject* tensor, bool& truth) {
   return IsSet() && Truth(PyObject_CallFunctionObjArgs(method, tensor, nullptr), truth);
 }
 
-bool IsContiguous(PyObject* tensor, bool& contiguous) {
-  return CallForTruth(torch.is_contiguous, tensor, contiguous);
-}
-
 bool Number(PyObject* answer, std::uint64_t& number) {
   const Reference owned(answer);
   return owned && ReadNumber(answer, number);
@@ -136,11 +132,12 @@ bool VersionOf(PyObject* tensor, std::int64_t& version) {
   return version != -1 || PyErr_Occurred() == nullptr;
 }
 
-bool IsAsRead(PyObject* tensor, bool& as_read) {
+bool IsAsRead(PyObject* tensor, bool complex, bool& as_read) {
   bool contiguous = false;
   bool conjugated = false;
   bool negated = false;
-  if (!IsContiguous(tensor, contiguous) || !CallForTruth(torch.is_conj, tensor, conjugated) ||
+  if (!CallForTruth(torch.is_contiguous, tensor, contiguous) ||
+      (complex && !CallForTruth(torch.is_conj, tensor, conjugated)) ||
       !CallForTruth(torch.is_neg, tensor, negated)) {
     return false;
   }
@@ -155,7 +152,8 @@ bool IsPart(PyObject* tensor, bool& part) {
   std::uint64_t all = 0;
   if (!SizeOf(tensor, bytes)) return false;
   const Reference storage(PyObject_CallFunctionObjArgs(torch.untyped_storage, tensor, nullptr));
-  if (!storage || !Number(PyObject_CallMethod(storage.get(), "nbytes", nullptr), all)) return false;
+  if (!storage || !Number(PyObject_CallMethodObjArgs(storage.get(), torch.nbytes, nullptr), all))
+    return false;
   part = all > bytes;
   return true;
 }
@@ -184,16 +182,13 @@ bool IsPlain(PyObject* tensor, const TensorForm& form, bool& plain) {
   if (!shape) return false;
   const int equal = PyObject_RichCompareBool(shape.get(), form.shape.get(), Py_EQ);
   if (equal != 1) return equal == 0;
-  bool contiguous = false;
-  bool conjugated = false;
-  bool negated = false;
+  bool as_read = false;
   bool has_graph = false;
-  if (!IsContiguous(tensor, contiguous) || !CallForTruth(torch.is_neg, tensor, negated) ||
-      (form.complex && !CallForTruth(torch.is_conj, tensor, conjugated)) ||
+  if (!IsAsRead(tensor, form.complex, as_read) ||
       !Truth(PyObject_GetAttr(tensor, torch.requires_grad), has_graph)) {
     return false;
   }
-  plain = contiguous && !conjugated && !negated && !has_graph;
+  plain = as_read && !has_graph;
   return true;
 }
 

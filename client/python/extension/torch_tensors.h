@@ -52,8 +52,8 @@ bool SizeOf(PyObject* tensor, std::uint64_t& bytes);
 // Counts changes in place.
 bool VersionOf(PyObject* tensor, std::int64_t& version);
 // Whether its numbers lie in memory as they are read: contiguous, and not lazily conjugated or
-// negated.
-bool IsAsRead(PyObject* tensor, bool& as_read);
+// negated. `complex`: it may be of a complex type, which alone is conjugated.
+bool IsAsRead(PyObject* tensor, bool complex, bool& as_read);
 // Whether its memory may be another tensor's, too: it is a view, or the memory behind it is larger.
 bool IsPart(PyObject* tensor, bool& part);
 

@@ -82,8 +82,10 @@ absl::StatusOr<std::uint64_t> HostPath::Submit(Registration& tensor, const void*
   Submission record{};
   SubmitResult result = TrySubmit(record, end);
   InterruptibleWait wait(is_interrupted);
-  while (result == SubmitResult::kFull && WaitForRoom(end, wait.slice_end())) {
-    if (absl::Status status = wait.Check(); !status.ok()) return status;
+  while (result == SubmitResult::kFull) {
+    const absl::StatusOr<Clock::time_point> until = wait.NextEnd();
+    if (!until.ok()) return until.status();
+    if (!WaitForRoom(end, *until)) break;
     result = TrySubmit(record, end);
   }
   if (result != SubmitResult::kOk) {
