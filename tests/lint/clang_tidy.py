@@ -1,8 +1,9 @@
 """clang-tidy over every translation unit, with clang's warnings and its thread-safety analysis.
 
 A unit that was clean is not looked at again until its source, a header of ours that it includes
-(also through others), its flags, the checks or the tool change: .cache/lint holds one empty file
-per clean state.
+(also through others), its flags, the checks, the tool or what the build fetches change:
+~/.cache/ringd/lint holds one empty file per clean state, for all clones of the project as Bazel's
+disk cache beside it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import re
 import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -34,6 +36,8 @@ NOT_FOR_C = "--checks=-readability-identifier-naming,-modernize-*"
 # Flags of the build that change what the code means, rather than how it is compiled.
 FLAGS_WITH_VALUE = ("-iquote", "-isystem", "-I")
 UNIT_TIMEOUT_S = 900  # beside tests it only has what these leave
+CLEAN_STATES = Path("~/.cache/ringd/lint")
+UNUSED_FOR_S = 30 * 24 * 3600
 DIAGNOSTIC = re.compile(r": (error|warning): ")
 
 
@@ -45,6 +49,8 @@ class BuildError(Exception):
 class Unit:
     source: Path
     flags: tuple[str, ...]
+    # The same flags by Bazel's names for folders, which are those of any clone.
+    names: tuple[str, ...]
 
 
 def check(tree: SourceTree) -> list[str]:
@@ -53,13 +59,24 @@ def check(tree: SourceTree) -> list[str]:
         units = _translation_units(tree)
     except BuildError as error:
         return [str(error)]
-    clean_states = tree.root / ".cache" / "lint"
+    clean_states = CLEAN_STATES.expanduser()
     clean_states.mkdir(parents=True, exist_ok=True)
+    forget_unused(clean_states, time.time() - UNUSED_FOR_S)
     tool = _tool_state(tree)
     with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as pool:
         results = pool.map(lambda unit: _check_unit(tree, unit, clean_states, tool), units)
     # A header's complaint comes once for each unit that includes it.
     return list(dict.fromkeys(line for lines in results for line in lines))
+
+
+def forget_unused(clean_states: Path, before: float) -> None:
+    """Removes those that were last of use before that time."""
+    for state in clean_states.iterdir():
+        try:
+            if state.stat().st_mtime < before:
+                state.unlink()
+        except FileNotFoundError:
+            continue  # by another clone's lint
 
 
 def _bazel(tree: SourceTree, *arguments: str) -> str:
@@ -94,45 +111,51 @@ def _translation_units(tree: SourceTree) -> list[Unit]:
         arguments = action["arguments"]
         source = Path(arguments[arguments.index("-c") + 1])
         if (tree.root / source).is_file() and not source.parts[0].startswith("bazel-"):
-            units[source] = Unit(source, _meaningful_flags(source, arguments, generated, external))
+            names = _meaningful_flags(source, arguments)
+            flags = tuple(_real_place(name, generated, external) for name in names)
+            units[source] = Unit(source, flags, names)
     return [units[source] for source in sorted(units)]
 
 
-def _meaningful_flags(source: Path, arguments: list[str], generated: Path, external: Path) -> tuple[str, ...]:
-    """Include folders, definitions and the language; folders of generated and of foreign code by
-    their real places."""
-    flags = []
-    standard = "-std=c11" if source.suffix == ".c" else "-std=c++20"
+def _meaningful_flags(source: Path, arguments: list[str]) -> tuple[str, ...]:
+    """Include folders, definitions and the language."""
+    flags = ["-std=c11" if source.suffix == ".c" else "-std=c++20"]
     for position, argument in enumerate(arguments):
         if argument in FLAGS_WITH_VALUE:
-            folder = arguments[position + 1]
-            if folder.startswith("bazel-out/"):
-                folder = str(generated / Path(*Path(folder).parts[3:]))
-            elif folder.startswith("external/"):
-                folder = str(external / Path(*Path(folder).parts[1:]))
-            flags += [argument, folder]
+            flags += [argument, arguments[position + 1]]
         elif argument.startswith(("-I", "-D", "-isystem", "-iquote")) and not argument.startswith(
             ("-D__", "-D_FORTIFY")
         ):
             flags.append(argument)
-    return (standard, *flags)
+    return tuple(flags)
+
+
+def _real_place(flag: str, generated: Path, external: Path) -> str:
+    """A folder of generated or of foreign code by its real place; anything else as it is."""
+    if flag.startswith("bazel-out/"):
+        return str(generated / Path(*Path(flag).parts[3:]))
+    if flag.startswith("external/"):
+        return str(external / Path(*Path(flag).parts[1:]))
+    return flag
 
 
 def _tool_state(tree: SourceTree) -> str:
     version = subprocess.run(
         [VENV_BIN / "clang-tidy", "--version"], check=True, capture_output=True, text=True
     )
-    return version.stdout + tree.read(Path(".clang-tidy")) + " ".join([*CLANG_FLAGS, NOT_FOR_C])
+    read = [tree.read(Path(name)) for name in (".clang-tidy", "WORKSPACE")]
+    return version.stdout + "".join(read) + " ".join([*CLANG_FLAGS, NOT_FOR_C])
 
 
 def _check_unit(tree: SourceTree, unit: Unit, clean_states: Path, tool: str) -> list[str]:
     state = hashlib.sha256(tool.encode())
-    state.update(" ".join(unit.flags).encode())
+    state.update(" ".join(unit.names).encode())
     for path in sorted(included_files(tree.root, unit.source)):
         state.update(f"\0{path}\0".encode())
         state.update((tree.root / path).read_bytes())
     clean = clean_states / state.hexdigest()
     if clean.exists():
+        clean.touch()
         return []
     command = [str(VENV_BIN / "clang-tidy"), "--quiet"]
     command += [NOT_FOR_C] if unit.source.suffix == ".c" else []

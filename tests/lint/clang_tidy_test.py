@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.lint.clang_tidy import CLANG_FLAGS, included_files
+from tests.lint.clang_tidy import CLANG_FLAGS, forget_unused, included_files
 from tests.lint.tools import VENV_BIN
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +28,16 @@ def test_a_unit_depends_on_the_headers_of_its_headers(tmp_path: Path) -> None:
     reached = included_files(tmp_path, Path("a.cc"))
 
     assert {str(path) for path in reached} == {"a.cc", "b.h", "c.h", "d.proto", "e.proto"}
+
+
+def test_states_of_long_ago_are_forgotten(tmp_path: Path) -> None:
+    for name, last_of_use in {"old": 1000, "new": 3000}.items():
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (last_of_use, last_of_use))
+
+    forget_unused(tmp_path, 2000)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Protocol
 LOG_LINES_SHOWN = 150
 # Once more at the end, where someone who sees the end of the output alone looks.
 LOG_LINES_AT_THE_END = 40
+SLOWEST = 12  # so many are told at the end
 # More than that have a cause of their own.
 AGAIN_AT_MOST = 6
 
@@ -129,6 +130,10 @@ class Report:
         for outcome in failures:
             print(f"failed: {outcome.name}")
             print_log(outcome.log, LOG_LINES_AT_THE_END)
+        slowest = sorted(self._outcomes, key=lambda outcome: -outcome.seconds)[:SLOWEST]
+        told = [f"{outcome.name} {outcome.seconds:.0f} s" for outcome in slowest if outcome.seconds >= 1]
+        if told:
+            print(f"slowest: {', '.join(told)}")
         print(f"{self._total} tests in {seconds:.0f} s")
         passed = sum(outcome.passed_cases for outcome in self._outcomes)
         failed = sum(outcome.failed_cases for outcome in self._outcomes)

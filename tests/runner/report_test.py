@@ -96,3 +96,14 @@ def test_a_skipped_test_is_named_and_counts_as_neither(capsys: pytest.CaptureFix
     printed = capsys.readouterr().out
     assert "skipped: a: needs root" in printed
     assert printed.splitlines()[-1] == "0 passed, 0 failed"
+
+
+def test_the_slowest_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report(["a", "b", "c"])
+    report.add(single("a", Verdict.PASSED, 0.1))
+    report.add(single("b", Verdict.PASSED, 3))
+    report.add(single("c", Verdict.PASSED, 70))
+
+    report.finish(80)
+
+    assert "slowest: c 70 s, b 3 s\n" in capsys.readouterr().out
