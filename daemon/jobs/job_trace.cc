@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,9 @@ namespace {
 
 // In one answer, whatever the coordinator allows.
 constexpr std::size_t kMostEvents = 16 * 1024;
+
+// How often communicators' numbers may have begun anew for one to be looked up by them.
+constexpr std::uint32_t kFewTurns = 16;
 
 // What has to be added to Clock to get the time since 1970.
 std::int64_t UnixOffset() {
@@ -103,7 +107,16 @@ std::size_t Job::AnswerTrace(std::size_t budget, Clock::time_point now) {
 
 const JobCommunicator* Job::FindTraced(TracedPart part) const {
   if (part.is_all_ranks()) return world_.communicator.get();
-  // The latest of those that are called so.
+  if (parts_.empty() || parts_.rbegin()->first < part.number()) return nullptr;
+  // The latest of those that are called so. Nearly always there is one only.
+  const std::uint32_t turns = (parts_.rbegin()->first - part.number()) / TracedPart::kMost;
+  if (turns < kFewTurns) {
+    for (std::uint32_t turn = turns + 1; turn > 0; --turn) {
+      const auto found = parts_.find(part.number() + (turn - 1) * TracedPart::kMost);
+      if (found != parts_.end()) return found->second->communicator.get();
+    }
+    return nullptr;
+  }
   for (auto it = parts_.rbegin(); it != parts_.rend(); ++it) {
     if (TracedPart(it->first) == part) return it->second->communicator.get();
   }

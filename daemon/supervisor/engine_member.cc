@@ -63,13 +63,16 @@ void EngineMember::SayLast(const absl::Status& why) {
     const MutexLock lock(mutex_);
     std::swap(controls, controls_);
   }
-  CountedPlaces::Place saying = places_->obituaries.Take();
-  if (saying == nullptr) return Discard(std::move(controls));
-  // One task: a job whose ranks hold it up keeps its own nodes from hearing, and no other's.
-  isolated_->Run([saying = std::move(saying),
-                  frame = EncodePeerEnd(absl::DataLossError(why.message())),
-                  said = std::make_shared<const std::vector<Control>>(std::move(controls))] {
-    for (const Control& control : *said) {
+  if (controls.empty()) return;
+  // One task: a job whose ranks hold it up keeps its own nodes from hearing, and no other's. The
+  // user's places are there as long as one of them is taken.
+  isolated_->Run([places = places_, frame = EncodePeerEnd(absl::DataLossError(why.message())),
+                  kept = std::make_shared<std::vector<Control>>(std::move(controls))] {
+    // Not before: those that wait for their turn hold nobody up.
+    const CountedPlaces::Place saying = places->obituaries.Take();
+    const std::vector<Control> said = std::move(*kept);  // closed here, before the place is free
+    if (saying == nullptr) return;
+    for (const Control& control : said) {
       static_cast<void>(
           !::send(control.socket.get(), frame.data(), frame.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
       ::shutdown(control.socket.get(), SHUT_RDWR);

@@ -146,6 +146,11 @@ absl::StatusOr<Engines::Client> Engines::Give(std::unique_ptr<SessionResources>&
   tokens_[token] = engine;
   if (absl::Status status = engine->GiveSession(session); !status.ok()) {
     tokens_.erase(token);
+    // It says that it is idle only after a session.
+    if (engine->sessions_given() == 0) {
+      by_job_.erase({uid, job_id});
+      engine->Stop();
+    }
     return status;
   }
   return engine;

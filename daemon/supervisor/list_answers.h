@@ -18,11 +18,16 @@
 
 namespace ringd {
 
-// Counts what becomes an object of its own when `bytes` are parsed as a `type`: messages and
-// strings, which take much more memory than bytes on the wire. Stops beyond `most`. What is
-// malformed is counted up to there.
-std::size_t CountParts(const google::protobuf::Descriptor& type, absl::string_view bytes,
-                       std::size_t most);
+// What becomes an object of its own when bytes are parsed: messages and strings, which take much
+// more memory than bytes on the wire.
+struct PartCount {
+  std::size_t all = 0;
+  std::size_t rows = 0;  // those that are in no other: jobs, communicators
+};
+
+// Of `bytes` as a `type`. Stops beyond `most`. What is malformed is counted up to there.
+PartCount CountParts(const google::protobuf::Descriptor& type, absl::string_view bytes,
+                     std::size_t most);
 
 // Gathers answers, and keeps as many of them as fit. If all don't, the longest answer of the user
 // with most goes, again and again: nobody makes others' jobs disappear from an operator's list.
@@ -33,15 +38,20 @@ std::size_t CountParts(const google::protobuf::Descriptor& type, absl::string_vi
 class ListAnswers {
  public:
   struct Limits {
-    std::size_t bytes = std::size_t{40} << 20;  // gRPC's messages have at most 64 MiB
+    std::size_t bytes = std::size_t{40} << 20;  // as they become; gRPC's messages have 64 MiB
     std::size_t parts = 2'000'000;
+  };
+  // Of an engine that is asked.
+  struct Asked {
+    uid_t user = 0;
+    std::size_t row_bytes = 0;  // by which each row of its answer becomes longer
   };
   // In the order of those who were asked; not yet parsed. Runs once, on the thread of the last
   // answer. kResourceExhausted: the answer was left out.
   using Done = std::function<void(std::vector<absl::StatusOr<std::string>>)>;
 
-  // `users`: of the engines that are asked, at least one. `type`: of their answers.
-  ListAnswers(const std::vector<uid_t>& users, const google::protobuf::Descriptor* type,
+  // `asked`: at least one. `type`: of their answers.
+  ListAnswers(const std::vector<Asked>& asked, const google::protobuf::Descriptor* type,
               const Limits& limits, Done done);
 
   void Take(std::size_t place, const absl::Status& status, std::string bytes)
@@ -49,7 +59,8 @@ class ListAnswers {
 
  private:
   struct Entry {
-    uid_t user = 0;
+    Asked asked;
+    std::size_t bytes = 0;  // as it becomes
     std::size_t parts = 0;
     std::size_t weight = 0;  // of bytes and parts together
     absl::StatusOr<std::string> answer;

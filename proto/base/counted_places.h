@@ -25,14 +25,14 @@ class CountedPlaces {
   // Null: all are taken. An amount of 0 always has a place, and any amount has one by itself.
   Place Take(std::size_t amount = 1) {
     // Relaxed: a number, by which nothing else is published.
-    const std::size_t before = taken_->fetch_add(amount, std::memory_order_relaxed);
-    if (amount == 0 || before == 0 || before + amount <= most_) {
-      return Place(taken_.get(), [taken = taken_, amount](const void*) {
-        taken->fetch_sub(amount, std::memory_order_relaxed);
-      });
-    }
-    taken_->fetch_sub(amount, std::memory_order_relaxed);
-    return nullptr;
+    std::size_t before = taken_->load(std::memory_order_relaxed);
+    do {
+      const bool fits = before <= most_ && amount <= most_ - before;
+      if (amount > 0 && before > 0 && !fits) return nullptr;
+    } while (!taken_->compare_exchange_weak(before, before + amount, std::memory_order_relaxed));
+    return Place(taken_.get(), [taken = taken_, amount](const void*) {
+      taken->fetch_sub(amount, std::memory_order_relaxed);
+    });
   }
 
  private:

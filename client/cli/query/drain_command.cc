@@ -1,5 +1,6 @@
 #include "client/cli/query/drain_command.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -36,11 +37,6 @@ absl::StatusOr<v1::DrainReply> AwaitEmpty(AdminClient& client, v1::DrainReply re
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(wait_seconds));
   bool ending = false;
   while (reply.sessions() > 0) {
-    if (Clock::now() >= deadline) {
-      return absl::AbortedError(absl::StrCat(
-          reply.node_name(), " drains, and ", Count(reply.sessions(), "trainer is", "trainers are"),
-          " still attached after ", wait_seconds, " s (ringctl jobs shows whose)"));
-    }
     const absl::StatusOr<v1::StatusReply> status = client.GetStatus(Clock::now() + kQueryTimeout);
     // It ends when the last one has gone, and has done so.
     if (ending && absl::IsUnavailable(status.status())) {
@@ -57,7 +53,14 @@ absl::StatusOr<v1::DrainReply> AwaitEmpty(AdminClient& client, v1::DrainReply re
       return absl::AbortedError(
           absl::StrCat(reply.node_name(), " takes new jobs again: somebody has undone the drain"));
     }
-    if (reply.sessions() > 0) std::this_thread::sleep_for(kLook);
+    if (reply.sessions() == 0) break;
+    const Clock::time_point now = Clock::now();
+    if (now >= deadline) {
+      return absl::AbortedError(absl::StrCat(
+          reply.node_name(), " drains, and ", Count(reply.sessions(), "trainer is", "trainers are"),
+          " still attached after ", wait_seconds, " s (ringctl jobs shows whose)"));
+    }
+    std::this_thread::sleep_for(std::min<Clock::duration>(kLook, deadline - now));
   }
   return reply;
 }

@@ -61,14 +61,14 @@ class SilentEngine final : public UnavailableEngine {
 };
 
 // A connection as the attach listener hands it over; `served` is let go when it ends.
-std::shared_ptr<grpc::Channel> Connect(LocalServer& server, uid_t uid,
+std::shared_ptr<grpc::Channel> Connect(LocalServer& server, const Caller& caller,
                                        std::shared_ptr<const void>* served = nullptr) {
   auto ends = UnixSocketPair();
   REQUIRE(ends.ok());
   for (const int fd : {ends->first.get(), ends->second.get()}) {
     REQUIRE(::fcntl(fd, F_SETFL, O_NONBLOCK) == 0);
   }
-  auto kept = server.AddConnection(std::move(ends->first), Caller{uid});
+  auto kept = server.AddConnection(std::move(ends->first), caller);
   REQUIRE(kept != nullptr);
   if (served != nullptr) *served = std::move(kept);
   return grpc::CreateInsecureChannelFromFd("ringd", ends->second.Release());
@@ -121,17 +121,18 @@ TEST_CASE(
   SilentEngine engine;
   auto server = LocalServer::Start(&engine, {.calls = 3});
   REQUIRE(server.ok());
-  const auto channel = Connect(**server, 1001);
+  const auto channel = Connect(**server, {1001});
   std::vector<std::unique_ptr<SilentCall>> calls;
   for (int i = 0; i < 3; ++i) calls.push_back(std::make_unique<SilentCall>(channel));
   REQUIRE(engine.AwaitCalls(3));
-  for (const auto& other : {channel, Connect(**server, 1001)}) {
+  // An operator has another server than others have, and the same user's calls count together.
+  for (const auto& other : {channel, Connect(**server, {1001}), Connect(**server, {1001, true})}) {
     const grpc::Status refused = Ping(other);
     CHECK(refused.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
     CHECK(refused.error_message() ==
           "3 calls of this user wait for an answer, as many as one user may have");
   }
-  CHECK(Ping(Connect(**server, 1002)).ok());
+  CHECK(Ping(Connect(**server, {1002})).ok());
   // One that was given up counts until the engine has done with it.
   CHECK(calls[0]->GiveUp().error_code() == grpc::StatusCode::CANCELLED);
   CHECK(Ping(channel).error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
@@ -148,7 +149,7 @@ TEST_CASE("LocalServer: a reply that is longer than the bound comes if it is the
   SilentEngine engine;
   auto server = LocalServer::Start(&engine, {.reply_bytes = 500});
   REQUIRE(server.ok());
-  const auto channel = Connect(**server, 1001);
+  const auto channel = Connect(**server, {1001});
   CHECK(Status(channel).ok());
 }
 
@@ -158,7 +159,7 @@ TEST_CASE("LocalServer: a call that no engine answers keeps nobody from connecti
   REQUIRE(server.ok());
   {
     std::shared_ptr<const void> served;
-    SilentCall call(Connect(**server, 1001, &served));
+    SilentCall call(Connect(**server, {1001}, &served));
     REQUIRE(engine.AwaitCalls(1));
     CHECK(call.GiveUp().error_code() == grpc::StatusCode::CANCELLED);
   }
@@ -166,7 +167,7 @@ TEST_CASE("LocalServer: a call that no engine answers keeps nobody from connecti
   auto others = std::async(std::launch::async, [&] {
     bool all = true;
     for (uid_t uid = 2000; uid < 2000 + 2 * LocalServer::kKeptServers; ++uid) {
-      all = Ping(Connect(**server, uid)).ok() && all;
+      all = Ping(Connect(**server, {uid})).ok() && all;
     }
     return all;
   });

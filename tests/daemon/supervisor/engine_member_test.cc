@@ -113,8 +113,25 @@ TEST_CASE("EngineMember: a user who holds up as many obituaries as he may hears 
   const auto member = all.Of(user);
   member->KeepControl(pair->first);
   member->SayLast(absl::AbortedError("over"));
+  all.isolated.Stop();  // what was handed over has been done
   char byte = 0;
   CHECK(::recv(pair->second.get(), &byte, 1, MSG_DONTWAIT) < 0);
+}
+
+TEST_CASE("EngineMember: what a user holds up counts also when all his engines have gone") {
+  Members all;
+  auto user = std::make_shared<UserPlaces>();
+  const std::weak_ptr<UserPlaces> kept = user;
+  auto lingering = testing::TcpPair();
+  testing::MakeLinger(lingering[0].get());
+  auto member = all.Of(user);
+  member->KeepControl(lingering[0]);
+  lingering[0].Reset();
+  member->SayLast(absl::AbortedError("over"));
+  // Its close waits.
+  member.reset();
+  user.reset();
+  CHECK_FALSE(kept.expired());
 }
 
 TEST_CASE("EngineMember: a control connection whose close waits keeps nobody") {

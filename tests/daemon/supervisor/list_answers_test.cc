@@ -24,9 +24,9 @@ std::string AnswerOf(std::size_t host_bytes, int members = 1) {
 }
 
 struct Gathering {
-  Gathering(const std::vector<uid_t>& users, const ListAnswers::Limits& limits)
+  Gathering(const std::vector<ListAnswers::Asked>& asked, const ListAnswers::Limits& limits)
       : gathered(
-            users, v1::JobsReply::descriptor(), limits,
+            asked, v1::JobsReply::descriptor(), limits,
             [this](std::vector<absl::StatusOr<std::string>> all) { answers = std::move(all); }) {}
   // 'a': kept; 'x': left out; 'e': another error.
   std::string Kept() const {
@@ -43,7 +43,7 @@ struct Gathering {
 
 TEST_CASE("CountParts: counts messages and texts within messages, and stops") {
   const auto count = [](const std::string& bytes, std::size_t most) {
-    return CountParts(*v1::JobsReply::descriptor(), bytes, most);
+    return CountParts(*v1::JobsReply::descriptor(), bytes, most).all;
   };
   CHECK(count("", kPlenty) == 0);
   CHECK(count(AnswerOf(10), kPlenty) == 3);  // job, member, host
@@ -58,7 +58,7 @@ TEST_CASE("CountParts: counts messages and texts within messages, and stops") {
 }
 
 TEST_CASE("ListAnswers: hands on all that fits, in the order of those who were asked") {
-  Gathering two({1, 2}, {});
+  Gathering two({{1}, {2}}, {});
   two.gathered.Take(1, absl::OkStatus(), "second");
   CHECK(two.answers.empty());
   two.gathered.Take(0, absl::OkStatus(), "first");
@@ -68,14 +68,14 @@ TEST_CASE("ListAnswers: hands on all that fits, in the order of those who were a
 }
 
 TEST_CASE("ListAnswers: an engine that has not answered costs the others nothing") {
-  Gathering two({1, 2}, {});
+  Gathering two({{1}, {2}}, {});
   two.gathered.Take(0, absl::DeadlineExceededError("late"), "");
   two.gathered.Take(1, absl::OkStatus(), "answer");
   CHECK(two.Kept() == "ea");
 }
 
 TEST_CASE("ListAnswers: if not all fit the longest goes") {
-  Gathering three({1, 2, 3}, {.bytes = 3000, .parts = kPlenty});
+  Gathering three({{1}, {2}, {3}}, {.bytes = 3000, .parts = kPlenty});
   three.gathered.Take(0, absl::OkStatus(), AnswerOf(1000));
   three.gathered.Take(1, absl::OkStatus(), AnswerOf(2500));
   three.gathered.Take(2, absl::OkStatus(), AnswerOf(1000));
@@ -83,14 +83,26 @@ TEST_CASE("ListAnswers: if not all fit the longest goes") {
 }
 
 TEST_CASE("ListAnswers: what is short on the wire and long in memory goes, too") {
-  Gathering two({1, 2}, {.bytes = 10'000, .parts = 1000});
+  Gathering two({{1}, {2}}, {.bytes = 10'000, .parts = 1000});
   two.gathered.Take(0, absl::OkStatus(), AnswerOf(3000));
   two.gathered.Take(1, absl::OkStatus(), AnswerOf(0, 1000));
   CHECK(two.Kept() == "ax");
 }
 
+TEST_CASE("ListAnswers: what is added to each row counts, too") {
+  std::string empty_jobs;
+  for (int i = 0; i < 1000; ++i) empty_jobs += std::string("\x12\x00", 2);
+  CHECK(CountParts(*v1::JobsReply::descriptor(), AnswerOf(10, 1000), kPlenty).rows == 1);
+  for (const bool fits : {true, false}) {
+    Gathering two({{1, 10}, {2, fits ? std::size_t{10} : 11}}, {.bytes = 24'010, .parts = kPlenty});
+    two.gathered.Take(0, absl::OkStatus(), empty_jobs);
+    two.gathered.Take(1, absl::OkStatus(), empty_jobs);
+    CHECK(two.Kept() == (fits ? "aa" : "ax"));
+  }
+}
+
 TEST_CASE("ListAnswers: a user with many engines leaves room for one with one") {
-  Gathering many({1, 1, 1, 2, 1}, {.bytes = 3000, .parts = kPlenty});
+  Gathering many({{1}, {1}, {1}, {2}, {1}}, {.bytes = 3000, .parts = kPlenty});
   for (const std::size_t place : {0, 1, 2, 4}) {
     many.gathered.Take(place, absl::OkStatus(), AnswerOf(600));
   }
