@@ -131,7 +131,7 @@ typedef struct {
       rendezvous;     /* RINGD_RENDEZVOUS; else MASTER_ADDR with RINGD_PEER_PORT (default 7117) */
   const char* secret; /* RINGD_JOB_SECRET; empty is allowed */
   uint32_t start_timeout_ms;     /* RINGD_START_TIMEOUT (seconds); default: the daemon's */
-  uint32_t operation_timeout_ms; /* RINGD_OPERATION_TIMEOUT (seconds); default: none */
+  uint32_t operation_timeout_ms; /* RINGD_OPERATION_TIMEOUT (seconds); default: the daemon's */
   /* RINGD_FUSION: "learned", "pinned", "off", or a size such as "64MiB", up to which buckets are
    * filled; the same on all ranks. Default: the daemon's. */
   const char* fusion;

@@ -36,7 +36,7 @@ Classifier: Programming Language :: Python :: 3
 Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence
 Requires-Python: >=3.10
 Provides-Extra: torch
-Requires-Dist: torch>=2.1; extra == "torch"
+Requires-Dist: torch>=2.3; extra == "torch"
 Requires-Dist: cloudpickle>=2.0; extra == "torch"
 Description-Content-Type: text/markdown
 

@@ -82,7 +82,7 @@ absl::Status Admission::NotAdmitted(const std::string& who) {
   return absl::PermissionDeniedError(
       absl::StrCat(who,
                    " is not admitted by this ringd; its settings allowed_users and "
-                   "allowed_groups would admit them. Without it: ringctl run -n 1 -- COMMAND"));
+                   "allowed_groups would admit them. Without it: ringctl run -n RANKS -- COMMAND"));
 }
 
 std::optional<UserVerdict> Admission::AdmittedAtSight(const PeerCredentials& peer) const {

@@ -146,7 +146,9 @@ absl::Status AttachListener::TryAttach(PendingConnection& connection, const User
   if (absl::Status status = CheckVersion(connection); !status.ok()) return status;
   if (!verdict.admitted.ok()) return verdict.admitted;
   if (callbacks_.is_draining()) {
-    return absl::FailedPreconditionError("this ringd is draining: it takes no new jobs");
+    return absl::FailedPreconditionError(
+        "this ringd is draining: it takes no new jobs, until `ringctl drain --undo` or its next "
+        "start. Without it: ringctl run -n RANKS -- COMMAND");
   }
   absl::StatusOr<std::shared_ptr<const void>> place = admission()->TakePlace(connection.peer().uid);
   if (!place.ok()) return place.status();

@@ -42,6 +42,12 @@ absl::StatusOr<std::string> ReadClusterKey(const std::string& path) {
   // Opening a pipe would wait for somebody who writes.
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat file {};
+  if (!fd.valid() && errno == EACCES) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(what,
+                     ": this user may not read it. A ringd of your own beside the service "
+                     "goes without its settings: --config /dev/null"));
+  }
   if (!fd.valid() || ::fstat(fd.get(), &file) != 0) return ErrnoStatus(errno, what);
   if (absl::Status status = CheckFile(file, what); !status.ok()) return status;
   std::string key(kMostClusterKeyBytes + 1, '\0');

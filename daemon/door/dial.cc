@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/door/door_bytes.h"
 #include "daemon/door/door_socket.h"
@@ -14,6 +15,13 @@ namespace ringd {
 namespace {
 
 constexpr char kClosed[] = "it closed the connection";
+
+// What Debian's installer writes into /etc/hosts beside the host's own full name. A door on an
+// interface is not there.
+constexpr char kOwnNameOfDebian[] = "127.0.1.1:";
+constexpr char kNameIsThisHost[] =
+    "; /etc/hosts gives this host's own name that address: for rank 0's node say node_name, or the "
+    "address of its peer_interface (MASTER_ADDR, RINGD_RENDEZVOUS)";
 
 // "4.2 s".
 std::string Seconds(Clock::duration duration) {
@@ -51,7 +59,8 @@ Dial::Progress Dial::TryLater(std::string why, Clock::time_point now) {
   socket_.Reset();
   if (now + pause_ >= request_.deadline) {
     return End(absl::DeadlineExceededError(
-        absl::StrCat("no connection to ", Whom(), " in ", Seconds(now - began_), ": ", why)));
+        absl::StrCat("no connection to ", Whom(), " in ", Seconds(now - began_), ": ", why,
+                     absl::StartsWith(address(), kOwnNameOfDebian) ? kNameIsThisHost : "")));
   }
   dialler_.reset();
   // Whom the other side has let wait need not wait here, too.

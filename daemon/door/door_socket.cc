@@ -60,7 +60,14 @@ bool Describe(const sockaddr_storage& address, socklen_t length, std::string& ho
 }
 
 absl::Status Fail(const std::string& address) {
-  return ErrnoStatus(errno, absl::StrCat("listening on ", address));
+  const int error = errno;
+  absl::Status status = ErrnoStatus(error, absl::StrCat("listening on ", address));
+  if (error != EADDRINUSE) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(status.message(),
+                                   ": another ringd serves there, or another program. Take another "
+                                   "port: peer_address 127.0.0.1:0 for jobs on this node alone; "
+                                   "else one that ranks know by RINGD_PEER_PORT"));
 }
 
 }  // namespace

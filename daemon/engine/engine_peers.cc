@@ -25,7 +25,8 @@ absl::Status CheckHello(const v1::NodeMessage& message, const Job::Options& job)
     return absl::FailedPreconditionError(
         absl::StrCat("ringd ", hello.daemon_version(), " on ", hello.node_name(),
                      " speaks peer protocol ", hello.protocol_version(), ", ringd ",
-                     job.daemon_version, " on ", job.node_name, " speaks ", kPeerProtocolVersion));
+                     job.daemon_version, " on ", job.node_name, " speaks ", kPeerProtocolVersion,
+                     ": all nodes of a job need one release, which runs when ringd is restarted"));
   }
   if (hello.job_id() != job.job_id) {
     return absl::InvalidArgumentError("the Hello is of another job than the stream");

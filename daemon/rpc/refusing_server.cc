@@ -21,7 +21,7 @@ constexpr auto kLongestWait = std::chrono::minutes(1);
 constexpr absl::string_view kWhy =
     "this user is not admitted by this ringd; its settings allowed_users and allowed_groups would "
     "admit them. (Or the system's user database has not said in time which groups they are in: "
-    "ringd's log tells.) Without it: ringctl run -n 1 -- COMMAND";
+    "ringd's log tells.) Without it: ringctl run -n RANKS -- COMMAND";
 
 }  // namespace
 

@@ -217,6 +217,7 @@ PyObject* MakeGradientHookType(PyObject* type_of_contexts) {
   static PyMemberDef members[] = {
       {"parameter", T_OBJECT, offsetof(HookObject, hook.parameter), READONLY, nullptr},
       {"communicator", T_UINT, offsetof(HookObject, hook.communicator), READONLY, nullptr},
+      {"passes_per_step", T_INT, offsetof(HookObject, hook.passes_per_step), 0, nullptr},
       {"passes_left", T_INT, offsetof(HookObject, hook.passes_left), 0, nullptr},
       {"operation", T_ULONGLONG, offsetof(HookObject, hook.operation), 0, nullptr},
       {"gradient", T_OBJECT, offsetof(HookObject, hook.flight.gradient), READONLY, nullptr},

@@ -8,9 +8,7 @@ class Context:
     def place(self) -> tuple[int, int, int, int, int, int, int, int, bool, int, str, str]: ...
     def register(self, tensors: TensorSpecs, /) -> list[int]: ...
     # Blocks until all its ranks have called, timeout_ms at most; 0: as the start timeout.
-    def create_communicator(
-        self, name: str, ranks: list[int], timeout_ms: int, by_order: bool, /
-    ) -> int: ...
+    def create_communicator(self, name: str, ranks: list[int], timeout_ms: int, by_order: bool, /) -> int: ...
     def submit_in_order(
         self,
         communicator: int,
@@ -57,6 +55,7 @@ class GradientHook:
     parameter: Any
     communicator: int
     # Until the gradient is submitted.
+    passes_per_step: int
     passes_left: int
     # In flight; 0: none.
     operation: int
@@ -119,6 +118,7 @@ def open(
     /,
 ) -> Context: ...
 def set_error_types(types: dict[int, type[RingdError]], /) -> None: ...
+
 # torch.Tensor, torch.strided, torch._C._storage_Use_Count or None: for GradientHook.
 def set_torch(tensor: Any, strided: Any, storage_use_count: Callable[[int], int] | None, /) -> None: ...
 def version() -> str: ...

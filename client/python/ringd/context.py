@@ -33,7 +33,7 @@ class Context:
     start_timeout: seconds until all ranks must have joined; ``RINGD_START_TIMEOUT``, else ringd's
         setting.
     operation_timeout: seconds that an operation may wait for a rank; ``RINGD_OPERATION_TIMEOUT``,
-        else without end.
+        else ringd's setting, by default none.
     fusion: ``learned``, ``pinned``, ``off`` or a size such as ``64MiB``; ``RINGD_FUSION``, else
         ringd's setting.
     weight: 1 to 100, the job's share of lines that other jobs want too; ``RINGD_WEIGHT``, else 1.

@@ -61,6 +61,15 @@ def test_what_is_no_state_is_named() -> None:
             hvd.broadcast_parameters(wrong, 0)  # type: ignore[arg-type]
 
 
+def test_what_broadcast_parameters_does_not_take_is_told_with_the_call_that_does() -> None:
+    model = nn.Linear(1, 1)
+    with pytest.raises(ringd.InvalidArgumentError, match=r"not bare tensors"):
+        hvd.broadcast_parameters(model.parameters(), 0)  # type: ignore[arg-type]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(ringd.InvalidArgumentError, match=r"hvd\.broadcast_optimizer_state"):
+        hvd.broadcast_parameters(optimizer.state_dict(), 0)
+
+
 def test_extra_state_of_a_module_is_told_apart() -> None:
     class WithState(nn.Linear):
         def get_extra_state(self) -> dict[str, int]:

@@ -114,6 +114,28 @@ def test_a_step_that_skips_the_synchronization_amid_passes_is_refused() -> None:
         optimizer.step()
 
 
+def test_the_number_of_passes_may_change_between_steps() -> None:
+    model = make()
+    optimizer = distributed(sgd(model), model)
+    for passes in (3, 1, 2):
+        optimizer.set_backward_passes_per_step(passes)
+        reference = make()
+        reference.load_state_dict(model.state_dict())
+        expected = sgd(reference)
+        for _ in range(passes):
+            loss_of(model, passes).backward()
+            loss_of(reference, passes).backward()
+        optimizer.step()
+        expected.step()
+        expect_same(model, reference)
+        optimizer.zero_grad()
+    loss_of(model).backward()
+    with pytest.raises(ringd.FailedPreconditionError, match="between step"):
+        optimizer.set_backward_passes_per_step(3)
+    with pytest.raises(ValueError, match="at least 1"):
+        optimizer.set_backward_passes_per_step(0)
+
+
 class Twice(torch.optim.Optimizer):
     """Steps up to where the loss is larger, and from the gradient there (sharpness-aware), as the
     implementation that is best known."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
@@ -127,6 +128,14 @@ def test_impossible_options_of_an_optimizer_are_refused(options: dict, message: 
     optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
     with pytest.raises(ValueError, match=message):
         hvd.DistributedOptimizer(optimizer, **options)
+
+
+def test_an_optimizers_arguments_have_horovods_order() -> None:
+    names = list(inspect.signature(hvd.DistributedOptimizer).parameters)
+    assert names == [
+        "optimizer", "named_parameters", "compression", "backward_passes_per_step", "op",
+        "gradient_predivide_factor", "num_groups", "groups", "sparse_as_dense", "process_set",
+    ]  # fmt: skip
 
 
 def test_compression_shortens_longer_floats_only() -> None:

@@ -75,7 +75,7 @@ TEST_CASE("ringd's socket: a gRPC client of a user who is not admitted learns wh
   for (const grpc::Status& status : answers) {
     CHECK(status.error_code() == grpc::StatusCode::PERMISSION_DENIED);
     CHECK_THAT(status.error_message(), Catch::Contains("allowed_users"));
-    CHECK_THAT(status.error_message(), Catch::EndsWith("ringctl run -n 1 -- COMMAND"));
+    CHECK_THAT(status.error_message(), Catch::EndsWith("ringctl run -n RANKS -- COMMAND"));
   }
 }
 

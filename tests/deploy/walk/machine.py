@@ -23,7 +23,7 @@ from tests.integration.cluster import PATIENCE_S, Child, wait_until
 #: Beside what ringd needs: systemd, and what Debian's installer puts on every machine for people.
 PACKAGES = (
     "base-passwd", "coreutils", "dash", "bash", "dbus", "grep", "iproute2", "libc-bin", "login", "passwd",
-    "sed", "systemd", "systemd-sysv", "util-linux",
+    "sed", "systemd", "systemd-sysv", "tar", "util-linux",
 )  # fmt: skip
 BOOT_S = 60.0
 # For one script.
@@ -122,6 +122,14 @@ class Machine:
             f"{user}@{self.name}$ {script}\nended with {result.returncode}:\n{said}"
         )
         return said
+
+    def send(self, script: str, other: Machine, receiving: str) -> None:
+        """Root's script, and what it prints into root's other one on the other machine: what ssh
+        does."""
+        with subprocess.Popen(self._command("root", script), stdout=subprocess.PIPE) as sender:
+            command = other._command("root", receiving)
+            subprocess.run(command, stdin=sender.stdout, timeout=SCRIPT_S, check=True)
+        assert sender.returncode == 0, f"root@{self.name}$ {script}\nended with {sender.returncode}"
 
     def start(self, user: str, script: str) -> Child:
         """As shell(), in the background."""

@@ -165,18 +165,32 @@ def train_with_ringds_of_ones_own(walk: Walk, torchrun: str) -> None:
 
 
 def start_the_service(walk: Walk) -> None:
-    commands = walk.service.take_all("")
+    install = [
+        walk.service.take(beginning)
+        for beginning in ("deploy/systemd/install --peer-interface", "systemctl enable", "usermod")
+    ]
+    update = walk.service.take_all("deploy/systemd/install") + walk.service.take_all("ringctl drain")
     first, second = walk.machines
-    first.shell("root", "\n".join([f"cd {ROOT}", *commands]))
+    first.shell("root", "\n".join([f"cd {ROOT}", *install, *update]))
+    bring_the_service(walk)
+    second.shell("root", "\n".join(["cd ringd", *install, *update]))
     made = first.shell("root", "cat /etc/ringd/cluster.key")
-    copying = f"mkdir /etc/ringd; (umask 077; echo '{made.strip()}' > /etc/ringd/cluster.key)"
-    second.shell("root", "\n".join([copying, f"cd {ROOT}", *commands]))
     for machine in walk.machines:
         assert machine.shell("root", "cat /etc/ringd/cluster.key") == made
         owned = machine.shell("root", "stat --format '%U %a' /etc/ringd/cluster.key")
         assert owned.split() == ["ringd", "600"]
         said = machine.shell("root", "systemctl is-active ringd; ps -o user= -C ringd; id alice")
         assert said.split()[:2] == ["active", "ringd"], said
+
+
+def bring_the_service(walk: Walk) -> None:
+    """From the first machine to the second, which have no ssh: what that would run there."""
+    first, second = walk.machines
+    packing, unpacking = walk.service.take("tar ").split(" | ssh node-b ")
+    first.send(f"cd {ROOT}\n{packing}", second, unpacking)
+    second.shell("root", walk.service.take("ssh node-b ").removeprefix("ssh node-b "))
+    key, _, folder = walk.service.take("scp -p ").split("#")[0].removeprefix("scp -p ").partition(" node-b:")
+    first.send(f"tar -c -C $(dirname {key}) $(basename {key})", second, f"tar -x -C {folder}")
 
 
 def start_a_long_job(walk: Walk, torchrun: str) -> list[Child]:

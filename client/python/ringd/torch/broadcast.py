@@ -214,7 +214,10 @@ def broadcast_parameters(
     named = list(params.items() if isinstance(params, Mapping) else params)
     for entry in named:
         if not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)):
-            raise InvalidArgumentError("params must be a state_dict or pairs of name and tensor")
+            raise InvalidArgumentError(
+                "params must be pairs of name and tensor, as model.state_dict() and "
+                f"model.named_parameters() give them, not {_called(entry)}"
+            )
         name, value = entry
         if name.rpartition(".")[2] == "_extra_state" and not isinstance(value, torch.Tensor):
             raise InvalidArgumentError(
@@ -222,7 +225,18 @@ def broadcast_parameters(
                 "Give model.named_parameters() and named_buffers(), or load all of the root's: "
                 "model.load_state_dict(hvd.broadcast_object(model.state_dict(), root_rank))"
             )
+        if isinstance(value, Mapping):
+            raise InvalidArgumentError(
+                f"'{name}' is a {type(value).__name__}, not a tensor. For an optimizer's state: "
+                "hvd.broadcast_optimizer_state(optimizer, root_rank)"
+            )
     _broadcast_all([(name, value) for name, value in named if value is not None], root_rank, process_set)
+
+
+def _called(entry: object) -> str:
+    if isinstance(entry, torch.Tensor):
+        return "bare tensors"
+    return f"a {type(entry).__name__}"
 
 
 def _broadcast_all(named: list[tuple[str, torch.Tensor]], root_rank: int, process_set: ProcessSet) -> None:

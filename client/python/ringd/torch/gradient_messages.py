@@ -52,6 +52,13 @@ def skipped(names: Sequence[str], passes: int) -> str:
     )
 
 
+def amid_passes(names: Sequence[str]) -> str:
+    return (
+        f"set_backward_passes_per_step(), but the gradient of {listed(names)} is still being reduced, or "
+        "accumulated: call it between step() and the next backward pass"
+    )
+
+
 def other_step(optimizer: str, names: Sequence[str]) -> str:
     return (
         f"step() of an optimizer ({optimizer}) that is not distributed, but the gradient of {listed(names)} "

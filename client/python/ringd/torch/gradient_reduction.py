@@ -100,6 +100,15 @@ class GradientReduction:
         """The gradients are used by a step, so that they need to be synchronized again."""
         self._synchronized = False
 
+    def set_passes_per_step(self, passes: int) -> None:
+        """``FailedPreconditionError`` if there are gradients that have had some of theirs."""
+        if slots := self.unreduced:
+            raise FailedPreconditionError(gradient_messages.amid_passes(self._names_of(slots)))
+        self.passes_per_step = passes
+        for slot in self._slots.values():
+            slot.passes_per_step = passes
+            slot.restart_count()
+
     def take_in(self, groups: Iterable[dict[str, Any]]) -> None:
         """Reduces from now on what has been unfrozen, what `groups` have got, added or in the place
         of another, and what a later optimizer has left behind."""

@@ -30,7 +30,7 @@ _MEANT_FOR_OTHERS = (
 )
 
 _LEARNS = "ringd measures and learns this itself"
-_SHOWS = "`ringctl comms` and `ringctl queues` show what a job does"
+_SHOWS = "`ringctl trace --job ID --seconds 10 --out FILE` writes a timeline of a job that runs"
 # What has the same purpose here; the first pattern that fits counts.
 _INSTEAD = {
     "HOROVOD_FUSION_THRESHOLD": (

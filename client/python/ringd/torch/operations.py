@@ -58,10 +58,14 @@ def check_tensor(tensor: torch.Tensor, name: str) -> None:
     """``InvalidArgumentError`` for what can't be moved."""
     check_is_tensor(tensor, name, None)
     if tensor.layout != torch.strided:
-        raise InvalidArgumentError(f"{name}: the tensor is {tensor.layout}; only dense ones can be moved")
+        raise InvalidArgumentError(
+            f"{name}: the tensor is {tensor.layout}; only dense ones can be moved: make an embedding "
+            "with sparse=False, or give tensor.to_dense()"
+        )
     if tensor.device.type not in ("cpu", "cuda"):
         raise InvalidArgumentError(
-            f"{name}: the tensor is on {tensor.device}; this release moves tensors of the host and of CUDA"
+            f"{name}: the tensor is on {tensor.device}; this release moves tensors of the host and of "
+            "CUDA: give tensor.cpu()"
         )
     if tensor.dtype not in DATA_TYPES and tensor.dtype not in _PARTS:
         raise InvalidArgumentError(f"{name}: {tensor.dtype} is not supported")

@@ -127,6 +127,16 @@ class DistributedMixin:
 
         return evaluate
 
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """Gradients are summed over so many backward passes from now on. Between ``step`` and the
+        next backward pass.
+
+        Raises ``FailedPreconditionError`` amid passes, ``ValueError`` for less than 1.
+        """
+        if passes < 1:
+            raise ValueError("backward_passes_per_step must be at least 1")
+        self._reduction.set_passes_per_step(passes)
+
     @uncompiled
     def zero_grad(self, set_to_none: bool = True) -> None:
         """As the optimizer's own. Passes of ``backward_passes_per_step`` count from the beginning
@@ -231,11 +241,10 @@ def DistributedOptimizer(
     backward_passes_per_step: int = ...,
     op: ReduceOp = ...,
     gradient_predivide_factor: float = ...,
-    process_set: ProcessSet = ...,
-    *,
     num_groups: int = ...,
     groups: Any = ...,
     sparse_as_dense: bool = ...,
+    process_set: ProcessSet = ...,
 ) -> types.Distributed: ...
 def DistributedOptimizer(
     optimizer: torch.optim.Optimizer,
@@ -244,11 +253,10 @@ def DistributedOptimizer(
     backward_passes_per_step: int = 1,
     op: ReduceOp = Average,
     gradient_predivide_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-    *,
     num_groups: int = 0,
     groups: Any = None,
     sparse_as_dense: bool = False,
+    process_set: ProcessSet = global_process_set,
 ) -> Any:
     """`optimizer`, made to step with the gradients of all ranks, or those of a process set.
 
@@ -273,10 +281,10 @@ def DistributedOptimizer(
     op: Average or Sum (or Min, Max, Product). Default: Average.
     gradient_predivide_factor: an average is divided by it before the sum, and by
         ``process_set.size() / factor`` after. Default: 1.0.
-    process_set: the ranks whose gradients are reduced. On other ranks the optimizer steps with
-        their own gradients, and waits for nobody. Default: all.
     num_groups, groups: Horovod's hints on what to fuse, without effect: ringd learns it.
     sparse_as_dense: False. Gradients have to be dense: ``Embedding(sparse=False)``.
+    process_set: the ranks whose gradients are reduced. On other ranks the optimizer steps with
+        their own gradients, and waits for nobody. Default: all.
 
     Raises ``FailedPreconditionError`` without ``init()`` or if the process set is not registered,
     ``ValueError`` for impossible arguments.

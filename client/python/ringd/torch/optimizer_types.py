@@ -29,10 +29,10 @@ class Options(TypedDict, total=False):
     backward_passes_per_step: int
     op: ReduceOp
     gradient_predivide_factor: float
-    process_set: ProcessSet
     num_groups: int
     groups: Any
     sparse_as_dense: bool
+    process_set: ProcessSet
 
 
 class Distributed(DistributedMixin, optim.Optimizer):  # type: ignore[misc]

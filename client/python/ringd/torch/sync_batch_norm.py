@@ -29,8 +29,7 @@ class SyncBatchNorm(_BatchNorm):
     forward for the sums that mean and variance are made of, backward for two sums of gradients. All
     ranks must use their modules of this class in the same order. The gradients of ``weight`` and
     ``bias`` are those of this rank's batch; ``DistributedOptimizer`` reduces them as all others. In
-    evaluation, and in a job of one rank, this class computes what PyTorch's own computes. Host
-    memory only.
+    evaluation, and in a job of one rank, this class computes what PyTorch's own computes.
 
     num_features: C of an input of shape (N, C, ...).
     eps: added to the variance. Default: 1e-5.
