@@ -104,7 +104,7 @@ def newer() -> Iterator[BareRoot]:
     yield from _installed(NEWER_SUITE)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def host() -> Iterator[BareRoot]:
     """With what the service's README says that a node needs."""
     readme = (ROOT / "deploy/systemd/README.md").read_text()

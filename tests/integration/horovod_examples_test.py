@@ -79,8 +79,9 @@ def test_imagenet_with_checkpoints(cluster: Cluster) -> None:
     assert float(reached.group(1)) > 0.85, second
 
 
-@pytest.mark.parametrize("options", [[], ["--dynamic"]], ids=["static", "dynamic"])
-@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize(
+    ("options", "nodes"), [([], 1), (["--dynamic"], 2)], ids=["static, one node", "dynamic, two nodes"]
+)
 def test_process_sets(cluster: Cluster, options: list[str], nodes: int) -> None:
     output = run(cluster, "process_sets.py", *options, nodes=nodes, ranks=4 // nodes)
     sets = ("id=0, ranks=[0, 1, 2, 3])", "id=1, ranks=[0, 2])", "id=2, ranks=[1, 3])")

@@ -40,9 +40,8 @@ def test_large_sums_are_right_over_what_was_asked_for(cluster: Cluster, transpor
     job.expect_success()
 
 
-@pytest.mark.parametrize("program", ["all_reduces.py", "optimizers.py"])
-def test_all_that_a_training_calls_is_right(cluster: Cluster, transports: str, program: str) -> None:
+def test_all_reduces_of_all_kinds_are_right(cluster: Cluster, transports: str) -> None:
     cluster.start_nodes(2, backend="ucx", transports=transports)
-    job = cluster.start_job((PROGRAMS / program).read_text(), [1, 2])
+    job = cluster.start_job((PROGRAMS / "all_reduces.py").read_text(), [1, 2])
     job.expect_success(150)
     assert all("all is well" in rank.output for rank in job.ranks), job.transcript()

@@ -309,13 +309,15 @@ TEST_CASE("TCP: a node that needs a line and is not dialled dials itself, soon")
   };
   // Only node 1 has something to send, and node 0 does not know of it.
   post(1);
-  REQUIRE(world.RunUntil(
-      [&] {
-        const auto neighbours = idle.ends[1]->Statistics().neighbours;
-        return neighbours.size() == 1 && neighbours[0].line.connections == 2;
-      },
-      seconds(1)));
-  for (int i = 0; i < 100; ++i) world.Step();  // node 0 takes its ends
+  REQUIRE(world.RunUntil([&] {
+    const auto neighbours = idle.ends[1]->Statistics().neighbours;
+    return neighbours.size() == 1 && neighbours[0].line.connections == 2;
+  }));
+  // Node 0 takes its ends.
+  REQUIRE(world.RunUntil([&] {
+    const auto neighbours = idle.ends[0]->Statistics().neighbours;
+    return neighbours.size() == 1 && neighbours[0].line.connections == 2;
+  }));
   post(0);
   REQUIRE(idle.RunUntilDone(0));
   REQUIRE(idle.RunUntilDone(1));

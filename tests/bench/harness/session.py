@@ -29,6 +29,8 @@ LAUNCHER = Path(__file__).with_name("launcher.py")
 
 # How much of a failed process's output is shown.
 LAST_LINES = 6
+# For each way of being ended: asked, told, killed.
+END_PATIENCE_S = 5.0
 MOST_COLUMNS = 160
 
 
@@ -172,11 +174,11 @@ class Session:
         for descriptor in self._in:
             os.write(descriptor, b"quit\n")
         self._signal_all(signal.SIGCONT)
-        for ending, seconds in ((None, 5.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
+        for ending in (None, signal.SIGTERM, signal.SIGKILL):
             if ending is not None:
                 self._signal(ending)
             try:
-                self._launcher.wait(timeout=seconds)
+                self._launcher.wait(timeout=END_PATIENCE_S)
                 break
             except subprocess.TimeoutExpired:
                 continue

@@ -121,7 +121,10 @@ def test_a_program_that_is_not_there_is_named() -> None:
         session.stop()
 
 
-def test_who_leaves_processes_behind_is_ended_all_the_same(tmp_path: Path) -> None:
+def test_who_leaves_processes_behind_is_ended_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.session.END_PATIENCE_S", 0.5)
     folder = control_folder(1)
     script = f"trap '' TERM; echo $$ > {tmp_path}/pids; while :; do sleep 1; done"
     session = Session("test", folder, 1, [Launch(["/bin/sh", "-c", script])])
@@ -136,7 +139,8 @@ def test_who_leaves_processes_behind_is_ended_all_the_same(tmp_path: Path) -> No
     assert come_to("ZX", tmp_path)
 
 
-def test_a_hanging_driver_is_given_up_and_ended(session: Session) -> None:
+def test_a_hanging_driver_is_given_up_and_ended(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.session.END_PATIENCE_S", 0.5)
     started = time.monotonic()
     with pytest.raises(PeerError, match="no answer in time"):
         session.run(TENSOR, "f32", Way("x", "null"), BATCH, 0.5)

@@ -29,6 +29,14 @@ inline std::unique_ptr<Door> OpenPeerDoor(const std::string& address) {
   return *std::move(door);
 }
 
+// Of streams that no processor that stands still for seconds may end.
+inline SocketPeerNetworkOptions PatientOptions() {
+  SocketPeerNetworkOptions options;
+  options.stream.keepalive_timeout = std::chrono::seconds(60);
+  options.stream.close_grace = std::chrono::seconds(60);
+  return options;
+}
+
 struct PeerHost {
   // `address`: host:port to listen on; port 0 takes a free one. Coordinates "job" of user 0, unless
   // `secret` is empty.

@@ -48,8 +48,8 @@ bool WaitForEnd(RecordedEvents& events, StreamId stream, milliseconds timeout = 
 struct Pair {
   Pair() : opened(node.Connect(host.address(), seconds(5))) { accepted = WaitForNode(host); }
 
-  PeerHost host;
-  PeerHost node{""};
+  PeerHost host{"secret", PatientOptions()};
+  PeerHost node{"", PatientOptions()};
   StreamId opened;
   StreamId accepted;
 };
@@ -140,8 +140,8 @@ TEST_CASE("SocketPeerNetwork: a coordinator that is not there is given up at the
       words = "no rank of the job has joined there";
       break;
   }
-  const Clock::time_point deadline = In(milliseconds(400));
-  const StreamId opened = node.Connect(target, milliseconds(400));
+  const Clock::time_point deadline = In(seconds(2));
+  const StreamId opened = node.Connect(target, seconds(2));
   node.network->Send(opened, Numbered(1));
   REQUIRE(WaitForEnd(node.events, opened));
   const StreamRecord record = node.events.Get(opened);

@@ -88,6 +88,7 @@ def start_hanging(cluster: Cluster, layout: list[int]) -> JobRun:
 
 
 @LAYOUTS
+@pytest.mark.tells_exit
 def test_a_trainer_killed_amid_a_collective_is_named_and_the_others_stream_goes_on(
     cluster: Cluster, layout: list[int]
 ) -> None:

@@ -36,6 +36,7 @@ RAISES_IN_THE_MIDDLE = """
 """
 
 
+@pytest.mark.tells_exit
 @pytest.mark.parametrize("layout", [[3], [1, 2]], ids=["one node", "two nodes"])
 def test_an_uncaught_exception_is_told(cluster: Cluster, layout: list[int]) -> None:
     nodes = cluster.start_nodes(len(layout))
@@ -49,6 +50,7 @@ def test_an_uncaught_exception_is_told(cluster: Cluster, layout: list[int]) -> N
     expect_words(job.ranks[1].output, "Traceback", "in a thread")
 
 
+@pytest.mark.tells_exit
 @pytest.mark.parametrize(
     ("raises", "words"),
     [

@@ -137,7 +137,7 @@ def stop() -> Iterator[Stop]:
 
 
 @pytest.mark.parametrize("call", ["all_reduce", "all_reduce_awaited"])
-@pytest.mark.parametrize("layout", [[3], [2, 1], [1, 1]], ids=str)
+@pytest.mark.parametrize("layout", [[3], [2, 1]], ids=str)
 def test_ranks_that_wait_are_told_and_go_on(
     cluster: Cluster, stop: Stop, layout: list[int], call: str
 ) -> None:

@@ -75,6 +75,7 @@ def start_waiting(cluster: Cluster, layout: list[int], source: str = WAITS, **se
 
 
 @LAYOUTS
+@pytest.mark.tells_exit
 def test_a_trainer_killed_amid_an_operation_is_named_and_the_others_stream_goes_on(
     cluster: Cluster, layout: list[int]
 ) -> None:

@@ -97,6 +97,7 @@ def test_a_late_rank_is_waited_for_and_named(cluster: Cluster, tree: bool, odd: 
     job.expect_success()
 
 
+@pytest.mark.tells_exit
 @pytest.mark.parametrize(("tree", "odd"), places(PAIR + TREE))
 def test_a_killed_rank_is_named_at_once(cluster: Cluster, tree: bool, odd: int) -> None:
     job = start(cluster, tree, odd=odd, does="dies")

@@ -116,6 +116,7 @@ def test_no_coordinator_at_the_rendezvous_is_said(cluster: Cluster) -> None:
     expect_words(error["text"], "127.0.0.1:1")
 
 
+@pytest.mark.tells_exit
 @pytest.mark.parametrize("layout", [[3], [1, 1, 1]], ids=str)
 def test_a_rank_killed_while_the_others_gather_ends_the_start(cluster: Cluster, layout: list[int]) -> None:
     cluster.start_nodes(len(layout), start_timeout="60s")

@@ -60,6 +60,7 @@ WAITS_FOR_VICTIM = """
 """
 
 
+@pytest.mark.tells_exit
 @pytest.mark.over_ucx
 @pytest.mark.parametrize(
     ("layout", "victim"),
@@ -148,6 +149,7 @@ EXITS_IN_THE_MIDDLE = """
 """
 
 
+@pytest.mark.tells_exit
 @pytest.mark.parametrize("code", [0, 5])
 def test_an_exit_code_is_told_where_it_is_proved(cluster: Cluster, code: int) -> None:
     cluster.start_nodes(1)
@@ -156,6 +158,7 @@ def test_an_exit_code_is_told_where_it_is_proved(cluster: Cluster, code: int) ->
     expect_words(the_same_text(errors), "rank 1", f"exited with code {code}", "in flight")
 
 
+@pytest.mark.tells_exit
 @pytest.mark.parametrize("victim", [0, 2])
 def test_a_launcher_that_ends_the_other_ranks_does_not_become_the_cause(
     cluster: Cluster, victim: int
@@ -246,6 +249,7 @@ SUMS_LARGE_TENSORS = """
 """
 
 
+@pytest.mark.tells_exit
 @pytest.mark.over_ucx
 @pytest.mark.parametrize("victim", [1, 3], ids=["coordinator's", "other node"])
 def test_a_killed_rank_s_tensors_may_be_at_reducer_threads(cluster: Cluster, victim: int) -> None:
@@ -327,7 +331,7 @@ def test_a_failed_jobs_communicator_is_shown_as_long_as_the_job(cluster: Cluster
     # ringd soon gives the communicator's memory back, and then it works no more; what there was to
     # say stays.
     wait_until(
-        lambda: all(comm["operations_per_second"] == 0 for comm in shown("comms", "communicators")), "idle", 5
+        lambda: all(comm["operations_per_second"] == 0 for comm in shown("comms", "communicators")), "idle"
     )
     (after,) = shown("comms", "communicators")
     (failed,) = shown("jobs", "jobs")

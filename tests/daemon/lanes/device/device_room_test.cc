@@ -182,14 +182,14 @@ TEST_CASE("DeviceRoom: the thread of a GPU that is not there ends when that is t
   const auto threads = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
   };
-  const auto before = threads();
+  const auto before = threads();  // those of the case before may still be about to end
   for (std::size_t round = 1; round <= 3; ++round) {
     for (int i = 0; i < 64; ++i) room.Ask("GPU-" + std::to_string(64 * round + i));
     room.Await(64 * round);
-    for (int i = 0; i < 1000 && threads() > before; ++i) {
+    for (int i = 0; i < 20'000 && threads() > before; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    CHECK(threads() == before);
+    CHECK(threads() <= before);
   }
   for (const absl::Status& status : room.answers) {
     CHECK_THAT(std::string(status.message()), Contains(kMissing));
