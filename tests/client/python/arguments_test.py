@@ -63,8 +63,9 @@ def test_what_is_no_state_is_named() -> None:
 
 def test_what_broadcast_parameters_does_not_take_is_told_with_the_call_that_does() -> None:
     model = nn.Linear(1, 1)
+    bare: Any = model.parameters()
     with pytest.raises(ringd.InvalidArgumentError, match=r"not bare tensors"):
-        hvd.broadcast_parameters(model.parameters(), 0)  # type: ignore[arg-type]
+        hvd.broadcast_parameters(bare, 0)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with pytest.raises(ringd.InvalidArgumentError, match=r"hvd\.broadcast_optimizer_state"):
         hvd.broadcast_parameters(optimizer.state_dict(), 0)
