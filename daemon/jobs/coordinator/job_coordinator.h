@@ -172,7 +172,9 @@ class JobCoordinator {
     absl::Status cause;
     Clock::time_point until;
   };
-  static constexpr std::chrono::milliseconds kSuspicionLasts{300};
+  // Where processors are busy the supervisor of an engine that has crashed comes so late. All ranks
+  // are to hear within a second.
+  static constexpr std::chrono::milliseconds kSuspicionLasts{700};
   std::optional<Suspicion> suspicion_;
   std::unique_ptr<LinkSurvey> survey_;  // while measuring: this
   LinkMatrix first_look_;               // of two, when the first would change the ring
