@@ -102,7 +102,7 @@ class EmulatedCuda:
         def stays(tensor: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
             result = function(tensor, *arguments, **options)
             goes = any(isinstance(argument, (str, torch.device)) for argument in arguments)
-            if goes or self._find(tensor) is None or self._find(result) is not None:
+            if goes or result.is_meta or self._find(tensor) is None or self._find(result) is not None:
                 return result
             made = self.empty(*result.shape, dtype=result.dtype)
             with torch.no_grad():
