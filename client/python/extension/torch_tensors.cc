@@ -152,8 +152,9 @@ bool IsPart(PyObject* tensor, bool& part) {
   std::uint64_t all = 0;
   if (!SizeOf(tensor, bytes)) return false;
   const Reference storage(PyObject_CallFunctionObjArgs(torch.untyped_storage, tensor, nullptr));
-  if (!storage || !Number(PyObject_CallMethodObjArgs(storage.get(), torch.nbytes, nullptr), all))
-    return false;
+  if (!storage) return false;
+  PyObject* const nbytes = PyObject_CallMethodObjArgs(storage.get(), torch.nbytes, nullptr);
+  if (!Number(nbytes, all)) return false;
   part = all > bytes;
   return true;
 }

@@ -54,7 +54,7 @@ class Context:
 class GradientHook:
     parameter: Any
     communicator: int
-    # Until the gradient is submitted.
+    # How many gradients are summed, and how many are still to come until that is submitted.
     passes_per_step: int
     passes_left: int
     # In flight; 0: none.

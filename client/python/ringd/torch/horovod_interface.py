@@ -3,6 +3,8 @@ does not have."""
 
 from __future__ import annotations
 
+from ringd.torch.horovod_variables import TIMELINE
+
 
 def mpi_built() -> bool:
     """False: ringd does not use MPI."""
@@ -56,9 +58,6 @@ def ccl_built() -> bool:
 
 
 _NO_COLLECTIVE = "this release has all-reduce, broadcast and barrier"
-_TIMELINE = (
-    "`ringctl trace --job ID --seconds 10 --out FILE` writes one, of a job that runs, without preparation"
-)
 
 # Horovod's names that ringd.torch lacks, and what to say of each.
 _MISSING = {
@@ -77,8 +76,8 @@ _MISSING = {
     "sparse_allreduce_async": "this release moves dense tensors only",
     "join": "give each rank equally many batches, as torch's DistributedSampler does",
     "elastic": "the ranks of a job are fixed; write checkpoints, and start the job again",
-    "start_timeline": _TIMELINE,
-    "stop_timeline": _TIMELINE,
+    "start_timeline": TIMELINE,
+    "stop_timeline": TIMELINE,
 }
 
 

@@ -30,7 +30,7 @@ _MEANT_FOR_OTHERS = (
 )
 
 _LEARNS = "ringd measures and learns this itself"
-_SHOWS = "`ringctl trace --job ID --seconds 10 --out FILE` writes a timeline of a job that runs"
+TIMELINE = "`ringctl trace --job ID --seconds 10 --out FILE` writes a timeline of a job that runs"
 # What has the same purpose here; the first pattern that fits counts.
 _INSTEAD = {
     "HOROVOD_FUSION_THRESHOLD": (
@@ -38,7 +38,7 @@ _INSTEAD = {
     ),
     "HOROVOD_STALL_CHECK_*": "ringd warns after stall_warning, a setting in ringd.toml",
     "HOROVOD_LOG_*": "ringd has the log; its level is log_level in ringd.toml",
-    "HOROVOD_TIMELINE*": _SHOWS,
+    "HOROVOD_TIMELINE*": TIMELINE,
     "HOROVOD_AUTOTUNE*": _LEARNS,
     "HOROVOD_CYCLE_TIME": _LEARNS,
     "HOROVOD_CACHE_CAPACITY": _LEARNS,

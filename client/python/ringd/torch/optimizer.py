@@ -133,8 +133,7 @@ class DistributedMixin:
 
         Raises ``FailedPreconditionError`` amid passes, ``ValueError`` for less than 1.
         """
-        if passes < 1:
-            raise ValueError("backward_passes_per_step must be at least 1")
+        _check_passes(passes)
         self._reduction.set_passes_per_step(passes)
 
     @uncompiled
@@ -298,8 +297,7 @@ def DistributedOptimizer(
             "sparse_as_dense=True is Horovod's; ringd moves dense gradients only. Make embeddings with "
             "sparse=False, as they are by default, and leave the argument out"
         )
-    if backward_passes_per_step < 1:
-        raise ValueError("backward_passes_per_step must be at least 1")
+    _check_passes(backward_passes_per_step)
     if gradient_predivide_factor <= 0:
         raise ValueError("gradient_predivide_factor must be above 0")
     op = ReduceOp(op)
@@ -328,6 +326,11 @@ def DistributedOptimizer(
     # Both optimizers have the same hooks.
     optimizer.register_load_state_dict_post_hook(_sharing(optimizer))
     return distributed
+
+
+def _check_passes(passes: int) -> None:
+    if passes < 1:
+        raise ValueError("backward_passes_per_step must be at least 1")
 
 
 def _sharing(optimizer: torch.optim.Optimizer) -> Callable[[torch.optim.Optimizer], None]:
