@@ -23,7 +23,7 @@ from tests.gpu.harness.correctness import check_correct
 from tests.gpu.harness.libraries import find_emulators
 from tests.gpu.harness.site import Site
 from tests.integration import bare_root
-from tests.integration.cluster import ROOT
+from tests.integration.processes import ROOT
 
 FIGURES = {check.name for check in CHECKS if check.name.startswith(("figures", "training"))}
 

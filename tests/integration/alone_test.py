@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import ROOT, Child, Cluster, binary, clean_environment
+from tests.integration.cluster import Cluster
+from tests.integration.processes import ROOT, Child, binary, clean_environment
 
 USER = 54_322
 

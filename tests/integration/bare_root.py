@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.integration.cluster import ROOT, Child
+from tests.integration.processes import ROOT, Child
 
 #: What ringd itself is built and tested on.
 OWN_SUITE = "bookworm"

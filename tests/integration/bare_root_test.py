@@ -14,7 +14,8 @@ import pytest
 
 from tests.integration import bare_root
 from tests.integration.bare_root import BareRoot
-from tests.integration.cluster import ROOT, Child, Cluster, binary
+from tests.integration.cluster import Cluster
+from tests.integration.processes import ROOT, Child, binary
 
 # Mostly the mirror's; unpacking one system takes 4 s.
 pytestmark = pytest.mark.timeout(300)

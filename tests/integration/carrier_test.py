@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import Cluster, Node, wait_until
+from tests.integration.cluster import Cluster, Node
+from tests.integration.processes import wait_until
 from tests.integration.shaped_line import ShapedLine, ip
 
 PROGRAM = """

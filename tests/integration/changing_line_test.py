@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import wait_until
+from tests.integration.processes import wait_until
 from tests.integration.shaped_line import ShapedLine
 from tests.integration.two_ends import TwoEnds
 

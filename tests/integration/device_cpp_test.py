@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import ROOT, Cluster, python
+from tests.integration.cluster import Cluster
 from tests.integration.emulated_gpus import start_on_gpus
+from tests.integration.processes import ROOT, python
 
 SOURCE = Path(__file__).parent / "programs" / "device_sums.cc"
 

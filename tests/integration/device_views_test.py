@@ -6,9 +6,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.integration.cluster import Cluster, Node, wait_until
+from tests.integration.cluster import Cluster, Node
 from tests.integration.emulated_gpus import give_gpus, start_on_gpus
 from tests.integration.failures.events import expect_words, parse_events
+from tests.integration.processes import wait_until
 
 STAYS = """
     import time

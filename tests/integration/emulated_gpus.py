@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.integration.cluster import Cluster, JobRun, binary
+from tests.integration.cluster import Cluster, JobRun
+from tests.integration.processes import binary
 
 PROGRAMS = Path(__file__).parent / "programs"
 

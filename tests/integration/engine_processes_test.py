@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import RINGD_UID, Cluster, JobRun, Node, wait_until
+from tests.integration.cluster import RINGD_UID, Cluster, JobRun, Node
 from tests.integration.engines import (
     await_standing_engines,
     engine_of,
@@ -28,6 +28,7 @@ from tests.integration.failures.events import (
     wait_for_all,
 )
 from tests.integration.failures.undisturbed import UndisturbedJob
+from tests.integration.processes import wait_until
 
 #: Of the supervisor, for what a job that has ended may leave: caches of the heap.
 MOST_KIB_LEFT = 4096

@@ -6,7 +6,8 @@ import contextlib
 import time
 from pathlib import Path
 
-from tests.integration.cluster import Child, Node, Rank, wait_until
+from tests.integration.cluster import Node, Rank
+from tests.integration.processes import Child, wait_until
 
 #: Of each ringd: README of daemon/supervisor.
 STANDING_ENGINES = 2

@@ -9,7 +9,8 @@ import pytest
 import ringd
 import torch
 
-from tests.integration.cluster import ROOT, Cluster, python
+from tests.integration.cluster import Cluster
+from tests.integration.processes import ROOT, python
 
 EXAMPLES = ROOT / "client/python/examples"
 TIMEOUT_S = 150

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import JobRun, wait_until
+from tests.integration.cluster import JobRun
+from tests.integration.processes import wait_until
 from tests.integration.shaped_line import ShapedLine
 from tests.integration.two_ends import TwoEnds
 

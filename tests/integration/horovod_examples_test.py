@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import Child, Cluster, clean_environment, python
+from tests.integration.cluster import Cluster
+from tests.integration.processes import Child, clean_environment, python
 
 PROGRAMS = Path(__file__).parent / "programs/horovod"
 THEIRS = "import horovod.torch as hvd\n"

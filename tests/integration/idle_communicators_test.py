@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import Cluster, JobRun, wait_until
+from tests.integration.cluster import Cluster, JobRun
 from tests.integration.engines import engine_of
+from tests.integration.processes import wait_until
 
 PROGRAM = (Path(__file__).parent / "programs" / "idle_communicators.py").read_text()
 COUNT = 500

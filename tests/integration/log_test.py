@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import Cluster, Node, wait_until
+from tests.integration.cluster import Cluster, Node
 from tests.integration.failures.events import start_trainers, wait_for_all, wait_until_joining
+from tests.integration.processes import wait_until
 
 STALLS = """
     import time

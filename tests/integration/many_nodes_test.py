@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.integration.cluster import Cluster, python
+from tests.integration.cluster import Cluster
+from tests.integration.processes import python
 
 PROGRAM = Path(__file__).parent / "programs" / "many_nodes.py"
 NODES = 16

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import Cluster, wait_until
+from tests.integration.cluster import Cluster
+from tests.integration.processes import wait_until
 
 PROGRAMS = Path(__file__).parent / "programs"
 LAYOUTS = [[2], [1, 1], [2, 1]]

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import Cluster, Node, binary, clean_environment, wait_until
+from tests.integration.cluster import Cluster, Node
 from tests.integration.failures.events import (
     expect_words,
     start_trainers,
@@ -26,6 +26,7 @@ from tests.integration.failures.events import (
     wait_for_event,
     wait_until_joining,
 )
+from tests.integration.processes import binary, clean_environment, wait_until
 
 # Every rank reduces the same again and again, so that its bucket is learned. The last one pauses
 # between two operations when the test says so.

@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from tests.integration.cluster import Cluster, clean_environment, python
+from tests.integration.cluster import Cluster
+from tests.integration.processes import clean_environment, python
 
 PLACES = """
     import ringd

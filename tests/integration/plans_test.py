@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import Cluster, JobRun, Node, binary, python, wait_until
+from tests.integration.cluster import Cluster, JobRun, Node
+from tests.integration.processes import binary, python, wait_until
 
 STEADY = (Path(__file__).parent / "programs" / "steady.py").read_text()
 UNTIL_TOLD = (Path(__file__).parent / "programs" / "until_told.py").read_text()

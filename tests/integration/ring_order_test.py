@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import Cluster, Node, wait_until
+from tests.integration.cluster import Cluster, Node
+from tests.integration.processes import wait_until
 from tests.integration.racks import Racks
 
 PROGRAM = (Path(__file__).parent / "programs" / "ring.py").read_text()

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import Cluster, wait_until
+from tests.integration.cluster import Cluster
+from tests.integration.processes import wait_until
 
 PROGRAM = (Path(__file__).parent / "programs" / "ring.py").read_text()
 NODES = 3

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.cluster import Cluster, Node, wait_until
+from tests.integration.cluster import Cluster, Node
+from tests.integration.processes import wait_until
 
 SUMS = """
     from array import array

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import JobRun, wait_until
+from tests.integration.cluster import JobRun
 from tests.integration.long_line import LongLine
+from tests.integration.processes import wait_until
 from tests.integration.shaped_line import ShapedLine, TwoLines
 from tests.integration.two_ends import TwoEnds
 

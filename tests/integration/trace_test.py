@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import Cluster, JobRun, Node, binary, clean_environment, wait_until
+from tests.integration.cluster import Cluster, JobRun, Node
 from tests.integration.failures.events import start_trainers, wait_for_all
+from tests.integration.processes import binary, clean_environment, wait_until
 from tests.integration.trace_events import (
     ROUNDING_US,
     check_format,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import ROOT, Child, binary, clean_environment, python
+from tests.integration.processes import ROOT, Child, binary, clean_environment, python
 from tests.soak.network import Network
 
 NODES = (0, 1)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.integration.cluster import Child
+from tests.integration.processes import Child
 from tests.soak.records import Record, Step, job_changes, job_steps
 
 

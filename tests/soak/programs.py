@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.integration.cluster import ROOT, binary
+from tests.integration.processes import ROOT, binary
 
 TARGET = "//tests/soak:programs"
 OWN = ("soak_trainer", "soak_attacker", "soak_control", "soak_processors")

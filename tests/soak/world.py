@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.integration.cluster import Child, Node, clean_environment
+from tests.integration.cluster import Node
 from tests.integration.engines import engine_on, engines_stand_ready
+from tests.integration.processes import Child, clean_environment
 from tests.soak import programs, users
 from tests.soak.jobs import JobPlan, SoakJob, SoakRank
 from tests.soak.network import Network

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.integration import bare_root
 from tests.integration.bare_root import BareRoot
-from tests.integration.cluster import PATIENCE_S, Child, wait_until
+from tests.integration.processes import PATIENCE_S, Child, wait_until
 
 #: Beside what ringd needs: systemd, and what Debian's installer puts on every machine for people.
 PACKAGES = (

@@ -19,7 +19,7 @@ import pytest
 
 from tests.deploy.walk.commands import Commands, program
 from tests.deploy.walk.machine import Machine, make_debian
-from tests.integration.cluster import ROOT, Child, binary, kernel_shows_exits, wait_until
+from tests.integration.processes import ROOT, Child, binary, kernel_shows_exits, wait_until
 from tests.soak.network import Network
 
 README = ROOT / "README.md"

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.integration.cluster import ROOT, binary
+from tests.integration.processes import ROOT, binary
 
 DEFAULT = ROOT / ".cache" / "gpu-bundle"
 LIMIT_BYTES = 64 << 20

@@ -19,7 +19,7 @@ from tests.gpu.harness.check import FAILED, Check, Outcome, run
 from tests.gpu.harness.checks import CHECKS
 from tests.gpu.harness.libraries import Libraries, NoGpu, find_emulators, find_libraries, nccl_text
 from tests.gpu.harness.site import Site
-from tests.integration.cluster import ROOT
+from tests.integration.processes import ROOT
 
 DONE, WENT_WRONG, CANNOT = 0, 1, 2
 DEFAULT_LIMIT_S = 440.0

@@ -15,8 +15,9 @@ from typing import Any
 from tests.gpu.harness.check import Findings, NotHere
 from tests.gpu.harness.mps import Mps, MpsError
 from tests.gpu.harness.site import Nodes, Site, expect_success
-from tests.integration.cluster import ROOT, JobRun
+from tests.integration.cluster import JobRun
 from tests.integration.failures.events import parse_events
+from tests.integration.processes import ROOT
 
 GRADIENTS = ROOT / "tests" / "bench" / "data" / "grads_resnet101.csv"
 SIZES = (4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20, 64 << 20, 256 << 20)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu.harness.bundle import EMULATORS, Bundle
-from tests.integration.cluster import clean_environment
+from tests.integration.processes import clean_environment
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
 LOOK_TIMEOUT_S = 60

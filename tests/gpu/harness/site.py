@@ -15,11 +15,12 @@ from unittest import mock
 
 from tests.gpu.harness.bundle import Bundle
 from tests.gpu.harness.libraries import PROGRAMS, Libraries
-from tests.integration.cluster import ROOT, Cluster, JobRun
+from tests.integration.cluster import Cluster, JobRun
 from tests.integration.emulated_gpus import PROGRAMS as INTEGRATION_PROGRAMS
 from tests.integration.emulated_gpus import give_gpus
 from tests.integration.failures.events import PROGRAMS as FAILURE_PROGRAMS
 from tests.integration.failures.events import parse_events
+from tests.integration.processes import ROOT
 
 #: Of the bench's `training_models`.
 MODELS = ROOT / "tests" / "bench" / "drivers"

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import RINGD_UID, Cluster, kernel_shows_exits
+from tests.integration.cluster import RINGD_UID, Cluster
+from tests.integration.processes import kernel_shows_exits
 
 #: Ways to run a test, and `transports` of each.
 OVER_UCX = {"over UCX, tcp": "tcp,self", "over UCX, shared memory": "all"}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import Cluster, JobRun, wait_until
+from tests.integration.cluster import Cluster, JobRun
 from tests.integration.failures.events import (
     WORKS,
     expect_within,
@@ -19,6 +19,7 @@ from tests.integration.failures.events import (
     the_same_text,
     wait_for_all,
 )
+from tests.integration.processes import wait_until
 
 WAITS = """
     import os

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import Cluster, JobRun, wait_until
+from tests.integration.cluster import Cluster, JobRun
 from tests.integration.emulated_gpus import give_gpus
 from tests.integration.engine_processes_test import engine_of
 from tests.integration.failures.events import (
@@ -27,6 +27,7 @@ from tests.integration.failures.gpu_deaths import (
     expect_killed_trainer_beside_others,
 )
 from tests.integration.failures.undisturbed import UndisturbedJob
+from tests.integration.processes import wait_until
 
 pytestmark = pytest.mark.usefixtures("who_launches")
 

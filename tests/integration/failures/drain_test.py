@@ -7,7 +7,7 @@ import json
 import signal
 import time
 
-from tests.integration.cluster import Cluster, Node, wait_until
+from tests.integration.cluster import Cluster, Node
 from tests.integration.failures.events import (
     expect_within,
     expect_words,
@@ -17,6 +17,7 @@ from tests.integration.failures.events import (
     wait_for_event,
 )
 from tests.integration.failures.undisturbed import UndisturbedJob
+from tests.integration.processes import wait_until
 
 JOINS = """
     from trainer import Trainer, run

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import Cluster, Node, binary, wait_until
+from tests.integration.cluster import Cluster, Node
 from tests.integration.engines import await_standing_engines, engine_of, has_ended
 from tests.integration.failures.events import (
     WORKS,
@@ -25,6 +25,7 @@ from tests.integration.failures.events import (
     wait_until_joining,
 )
 from tests.integration.failures.undisturbed import UndisturbedJob
+from tests.integration.processes import binary, wait_until
 
 # Rank 1 joins when the file named by BEGIN exists, all leave when END does.
 STAGES = """

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.integration.cluster import PATIENCE_S, Cluster, JobRun, Rank, wait_until
+from tests.integration.cluster import Cluster, JobRun, Rank
+from tests.integration.processes import PATIENCE_S, wait_until
 
 PROGRAMS = Path(__file__).parent / "programs"
 #: Some steps that go well.

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import binary, clean_environment
 from tests.integration.failures.events import expect_words
+from tests.integration.processes import binary, clean_environment
 
 FULL = "No space left on device"
 PAGE = 4096

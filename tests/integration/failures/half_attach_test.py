@@ -10,9 +10,10 @@ import struct
 
 import pytest
 
-from tests.integration.cluster import Cluster, Node, wait_until
+from tests.integration.cluster import Cluster, Node
 from tests.integration.engines import await_standing_engines
 from tests.integration.failures.undisturbed import UndisturbedJob
+from tests.integration.processes import wait_until
 
 pytestmark = pytest.mark.one_user
 

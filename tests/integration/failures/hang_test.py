@@ -12,7 +12,7 @@ from typing import Protocol
 
 import pytest
 
-from tests.integration.cluster import Cluster, Node, Rank, wait_until
+from tests.integration.cluster import Cluster, Node, Rank
 from tests.integration.failures.events import (
     BUSY_S,
     expect_words,
@@ -22,6 +22,7 @@ from tests.integration.failures.events import (
     wait_until_joining,
 )
 from tests.integration.failures.halted_thread import find_thread, halted_thread
+from tests.integration.processes import wait_until
 
 # The ranks but the last wait for the last, which waits for the test's word. CALL: how they submit.
 WAITS = """

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import PATIENCE_S, Cluster, JobRun, Rank, wait_until
+from tests.integration.cluster import Cluster, JobRun, Rank
 from tests.integration.failures.events import (
     BUSY_S,
     expect_within,
@@ -23,6 +23,7 @@ from tests.integration.failures.events import (
     wait_for_all,
     wait_for_event,
 )
+from tests.integration.processes import PATIENCE_S, wait_until
 
 # Every rank but the last submits and waits. The last waits for the test's word, and then comes
 # along.

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import RINGD_UID, Cluster, kernel_shows_exits, python, wait_until
+from tests.integration.cluster import RINGD_UID, Cluster
 from tests.integration.failures.events import (
     WITH_TRAINER,
     expect_within,
@@ -26,6 +26,7 @@ from tests.integration.failures.events import (
     wait_for_event,
 )
 from tests.integration.failures.undisturbed import UndisturbedJob
+from tests.integration.processes import kernel_shows_exits, python, wait_until
 
 # Rank VICTIM lacks one tensor, so the others wait for all that it is fused or ordered with.
 WAITS_FOR_VICTIM = """

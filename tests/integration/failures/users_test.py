@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cluster import PATIENCE_S, Cluster, binary, wait_until
+from tests.integration.cluster import Cluster
 from tests.integration.failures.events import (
     expect_words,
     parse_events,
@@ -21,6 +21,7 @@ from tests.integration.failures.events import (
     wait_for_event,
     wait_until_joining,
 )
+from tests.integration.processes import PATIENCE_S, binary, wait_until
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user"),
