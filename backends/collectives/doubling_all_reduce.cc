@@ -81,7 +81,7 @@ MessageVerdict DoublingAllReduce::OnMessage(NodeIndex from, std::uint32_t index,
     stage_ = Stage::kComplete;
     return MessageVerdict::kConsumed;
   }
-  Reduce(payload);
+  Reduce(from, payload);
   EnterRound(index == kInputIndex ? 0 : round_ + 1);
   Advance();
   return MessageVerdict::kConsumed;
@@ -99,9 +99,11 @@ void DoublingAllReduce::EnterRound(std::uint32_t round) noexcept {
   }
 }
 
-void DoublingAllReduce::Reduce(std::span<const std::byte> payload) noexcept {
+void DoublingAllReduce::Reduce(NodeIndex from, std::span<const std::byte> payload) noexcept {
   const CollectiveRequest& request = operation_->request();
-  const void* const sources[] = {partial_.data(), payload.data()};
+  const bool is_own_first = operation_->self() < from.value();
+  const void* const sources[] = {is_own_first ? partial_.data() : payload.data(),
+                                 is_own_first ? payload.data() : partial_.data()};
   ReduceMany(request.data_type, request.op, sources, operation_->at(0), request.element_count,
              Streaming::kCached);
   partial_ = operation_->at(all());

@@ -20,9 +20,9 @@ namespace ringd {
 // Message indices: 0 the even node's input, 1 + k round k, kResultIndex the result for the even
 // node.
 //
-// All nodes get identical bytes, because the operations commute bit by bit: both nodes of an
-// exchange compute the same. The whole buffer is one message, so it must not be longer than a
-// payload.
+// All nodes get identical bytes: both nodes of an exchange combine the same two in the order of the
+// nodes. (The order counts for which of two NaNs, or of +0 and -0, stays.) The whole buffer is one
+// message, so it must not be longer than a payload.
 class DoublingAllReduce final : public CollectiveAlgorithm {
  public:
   void Begin(Operation& operation) override;
@@ -49,7 +49,8 @@ class DoublingAllReduce final : public CollectiveAlgorithm {
   std::int32_t NodeOf(std::uint32_t place) const noexcept;
   std::int32_t RoundPartner(std::uint32_t round) const noexcept;
   void EnterRound(std::uint32_t round) noexcept;
-  void Reduce(std::span<const std::byte> payload) noexcept;
+  // Combines with the partial result of `from`.
+  void Reduce(NodeIndex from, std::span<const std::byte> payload) noexcept;
 
   Operation* operation_ = nullptr;
   Stage stage_ = Stage::kComplete;

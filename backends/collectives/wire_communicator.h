@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "backends/collectives/busy_communicators.h"
 #include "backends/collectives/early_messages.h"
+#include "backends/collectives/flat_all_reduce.h"
 #include "backends/collectives/message.h"
 #include "backends/collectives/message_wire.h"
 #include "backends/collectives/operation.h"
@@ -76,8 +77,11 @@ class WireCommunicator final : public Communicator {
   // Of flows, in one turn, the last message whole: as much as one arriving message brings along.
   static constexpr std::size_t kTurnBytes = kMaxPayloadBytes;
   // Early messages of all operations together, and the memory that they take. A correct set of
-  // peers stays below: a ring's neighbour that is ahead by all operations in flight sends 512 MiB.
-  static constexpr std::size_t kMaxEarlyMessages = 16 * 1024;
+  // peers stays below: of what is sent unasked the hub of a flat all-reduce gets one message for
+  // each node and operation in flight; a ring's neighbour that is ahead by all of them sends 512
+  // MiB.
+  static constexpr std::size_t kMaxEarlyMessages =
+      kMaxInFlight * static_cast<std::size_t>(FlatAllReduce::kMaxNodes);
   static constexpr std::size_t kMaxEarlyBytes = std::size_t{768} << 20;
 
   bool IsLate(OperationId id) const noexcept;

@@ -73,6 +73,41 @@ const auto kPlus = [](auto a, auto b) { return a + b; };
 
 }  // namespace
 
+TEST_CASE("Backend: of signed zeros and NaNs the same bits stay on every node, by any algorithm") {
+  const BackendKind kind = GENERATE(BackendKind::kLoopback, BackendKind::kTcp);
+  const int node_count = GENERATE(2, 3, 4, 5, 8);
+  const auto algorithm =
+      GENERATE(AllReduceAlgorithm::kDoubling, AllReduceAlgorithm::kFlat, AllReduceAlgorithm::kRing);
+  if (algorithm == AllReduceAlgorithm::kFlat && node_count == 2) return;
+  INFO(NameOf(kind) << ", " << node_count << " nodes, algorithm " << static_cast<int>(algorithm));
+  BackendWorld world(kind, node_count);
+  // +0, -0, and two NaNs, each in its turn on each node.
+  constexpr std::uint32_t kBits[] = {0, 0x8000'0000, 0x7FC0'0000, 0xFFC0'0001};
+  constexpr std::size_t kCount = 256;
+  std::uint32_t number = 0;
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct}) {
+    const OperationId id{0, number++};
+    std::vector<std::vector<std::uint32_t>> buffers;
+    for (int node = 0; node < node_count; ++node) {
+      auto& bits = buffers.emplace_back(kCount);
+      for (std::size_t i = 0; i < kCount; ++i) bits[i] = kBits[(i >> (2 * (node % 4))) % 4];
+      CollectiveRequest request = AllReduce(id, DataType::kFloat32, op, bits.data(), kCount);
+      request.algorithm = algorithm;
+      REQUIRE(world.at(node).TryPost(request));
+    }
+    REQUIRE(world.RunUntil([&] {
+      for (int node = 0; node < node_count; ++node) {
+        if (world.Find(node, id) == nullptr) return false;
+      }
+      return true;
+    }));
+    for (int node = 1; node < node_count; ++node) {
+      INFO("operator " << static_cast<int>(op) << ", node " << node);
+      CHECK((buffers[static_cast<std::size_t>(node)] == buffers[0]));
+    }
+  }
+}
+
 TEST_CASE("Backend: all-reduce gives the sum on every node, for 1 to 8 nodes and any size") {
   const BackendKind kind = AnyBackend();
   const int node_count = GENERATE(1, 2, 3, 4, 5, 6, 7, 8);
