@@ -35,6 +35,12 @@ T At(std::span<const std::byte> bytes, std::size_t offset) {
   return value;
 }
 
+// A driver knows the versions of PTX up to its own: 7.0 is of CUDA 11.0.
+void CheckPtx(std::span<const std::byte> image) {
+  const std::string text(reinterpret_cast<const char*>(image.data()), image.size());
+  CHECK_THAT(text, Catch::Matchers::Contains("\n.version 7.0\n"));
+}
+
 std::set<std::string> Images() {
   std::set<std::string> found;
   const std::span<const std::byte> all = KernelImages();
@@ -46,6 +52,9 @@ std::set<std::string> Images() {
     const auto image = At<ImageHeader>(all, at);
     REQUIRE(image.header_bytes >= sizeof image);
     REQUIRE(image.bytes > 0);
+    // Drivers before CUDA 12.4 know no compressed images.
+    CHECK(image.compression[0] == 0);
+    if (image.kind == 1) CheckPtx(all.subspan(at + image.header_bytes, image.bytes));
     const std::string kind = image.kind == 1 ? "compute_" : "sm_";
     found.insert(kind + std::to_string(image.architecture));
     at += image.header_bytes + image.bytes;
@@ -54,8 +63,8 @@ std::set<std::string> Images() {
   return found;
 }
 
-TEST_CASE("KernelImages: machine code for sm_80, sm_90 and sm_100, and PTX for all others") {
-  CHECK(Images() == std::set<std::string>{"compute_80", "sm_100", "sm_80", "sm_90"});
+TEST_CASE("KernelImages: machine code for four architectures, and PTX for all others") {
+  CHECK(Images() == std::set<std::string>{"compute_80", "sm_100", "sm_120", "sm_80", "sm_90"});
 }
 
 TEST_CASE("KernelImages: lies where the driver can read it, at a multiple of 8") {
