@@ -35,8 +35,10 @@ absl::StatusOr<std::string> UuidOf(const CudaDriver& cuda, int ordinal) {
 
 void SetCudaEnvironment() {
   constexpr int kKeep = 0;
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): the process has no threads yet.
-  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", kKeep);
+  // NOLINTBEGIN(concurrency-mt-unsafe): the process has no threads yet.
+  const bool names_mps = std::getenv("CUDA_MPS_PIPE_DIRECTORY") != nullptr;
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", names_mps ? "8" : "32", kKeep);
+  // NOLINTEND(concurrency-mt-unsafe)
 }
 
 absl::StatusOr<std::shared_ptr<const CudaDriver>> OpenCudaDriver(const std::string& file) {
@@ -120,6 +122,12 @@ CudaContext::~CudaContext() {
     driver_->cuStreamDestroy(static_cast<CUstream>(urgent_stream_));
   }
   if (handle_ != nullptr) driver_->cuDevicePrimaryCtxRelease(ordinal_);
+}
+
+void CudaContext::IgnoreCaptures() const noexcept {
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+  // If it fails, all is as before.
+  static_cast<void>(driver_->cuThreadExchangeStreamCaptureMode(&mode));
 }
 
 absl::Status CudaContext::CheckNotCapturing(StreamHandle stream) const {

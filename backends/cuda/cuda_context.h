@@ -37,8 +37,10 @@ absl::StatusOr<std::shared_ptr<const CudaDriver>> OpenCudaDriver(const std::stri
 
 // Sets CUDA_DEVICE_MAX_CONNECTIONS=32 if it is unset: so many streams don't wait for each other
 // (CUDA C++ Programming Guide, CUDA Environment Variables; of 8, the default, some would: a stream
-// that waits for a value would hold up another one, be it that which lets it go). Not thread-safe:
-// before the process has threads, and before the driver is opened.
+// that waits for a value would hold up another one, be it that which lets it go). Where the
+// environment names an MPS, 8 in place of its 2: all its clients share one pool of connections
+// (MPS, CUDA_DEVICE_MAX_CONNECTIONS). Not thread-safe: before the process has threads, and before
+// the driver is opened.
 void SetCudaEnvironment();
 
 // One GPU of this process.
@@ -75,6 +77,11 @@ class CudaContext {
   bool has_stream_memory_operations() const noexcept { return has_stream_memory_operations_; }
   // Whether processes use the GPU at the same time, by MPS. Nothing: the driver is too old to say.
   std::optional<bool> is_under_mps() const noexcept { return is_under_mps_; }
+
+  // From now on this thread's calls have nothing to do with graphs that other threads capture: else
+  // many would fail meanwhile, and end the capture (CUDA Driver API,
+  // cuThreadExchangeStreamCaptureMode). For threads of ringd's own.
+  void IgnoreCaptures() const noexcept;
 
   // Ok unless `stream` is capturing a graph: what is enqueued for another process would be replayed
   // without it.

@@ -105,6 +105,7 @@ absl::Status CudaStatus(const CudaDriver& driver, absl::string_view what, CUresu
     case CUDA_ERROR_NOT_READY:
     case CUDA_ERROR_MPS_SERVER_NOT_READY:
     case CUDA_ERROR_MPS_MAX_CLIENTS_REACHED:
+    case CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED:
       return absl::UnavailableError(message);
     case CUDA_ERROR_NO_DEVICE:
     case CUDA_ERROR_STUB_LIBRARY:
@@ -113,6 +114,8 @@ absl::Status CudaStatus(const CudaDriver& driver, absl::string_view what, CUresu
     case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
     case CUDA_ERROR_NOT_SUPPORTED:
     case CUDA_ERROR_PEER_ACCESS_UNSUPPORTED:
+    // Of the kernels' images: this driver is too old for them.
+    case CUDA_ERROR_INVALID_IMAGE:
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
     case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
       return absl::FailedPreconditionError(message);

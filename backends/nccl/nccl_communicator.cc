@@ -40,6 +40,7 @@ void SetNcclEnvironment(const std::string& interfaces) {
   // NOLINTBEGIN(concurrency-mt-unsafe): the process has no threads yet.
   ::setenv("NCCL_COMM_BLOCKING", "0", kReplace);
   ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", kKeep);
+  ::setenv("NCCL_P2P_DIRECT_DISABLE", "1", kKeep);
   // "=": whole names, not beginnings of names.
   if (!interfaces.empty()) {
     ::setenv("NCCL_SOCKET_IFNAME", absl::StrCat("=", interfaces).c_str(), kKeep);

@@ -30,6 +30,9 @@ absl::StatusOr<std::shared_ptr<const NcclApi>> OpenNccl(const std::string& file)
 //   NCCL_COMM_BLOCKING=0: else it would overrule that communicators don't block.
 //   NCCL_LAUNCH_ORDER_IMPLICIT=1: collectives of several communicators on one GPU run in the order
 //     in which they are launched (User Guide, Environment Variables; from NCCL 2.26).
+//   NCCL_P2P_DIRECT_DISABLE=1: an engine has several GPUs, and NCCL up to 2.21 would write into
+//     slabs of other GPUs, which only their own can (Environment Variables, the same: memory that
+//     is not by itself accessible to other GPUs).
 //   NCCL_SOCKET_IFNAME: `interfaces`, whole names with commas in between; unless empty.
 // Not thread-safe: before the process has threads.
 void SetNcclEnvironment(const std::string& interfaces);

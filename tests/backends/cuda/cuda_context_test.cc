@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <memory>
+#include <thread>
 
 #include "backends/cuda/cuda_stream.h"
 #include "tests/backends/cuda/opened_gpu.h"
@@ -75,6 +76,20 @@ TEST_CASE("CudaContext: a stream of another GPU, or none, is told apart from one
           CHILD_STATUS(context->CheckNotCapturing(stream.handle()));
           int nothing = 0;
           CHILD_CHECK(!context->CheckNotCapturing(&nothing).ok());
+        }) == "");
+}
+
+TEST_CASE("CudaContext: a thread that ignores captures does so alone") {
+  CHECK(RunEmulated({}, [](const Child& child) {
+          const auto context = OpenGpu(child);
+          const auto former = [&] {
+            CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+            CHILD_OK(child.cuda().cuThreadExchangeStreamCaptureMode(&mode));
+            return mode;
+          };
+          context->IgnoreCaptures();
+          CHILD_CHECK(former() == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+          std::thread([&] { CHILD_CHECK(former() == CU_STREAM_CAPTURE_MODE_GLOBAL); }).join();
         }) == "");
 }
 

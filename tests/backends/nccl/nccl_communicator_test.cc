@@ -250,6 +250,7 @@ TEST_CASE("SetNcclEnvironment: what the user has set stays, unless calls would b
   ::setenv("NCCL_SOCKET_IFNAME", "ib", 1);
   SetNcclEnvironment("eth0,eth1");
   CHECK(std::string(::getenv("NCCL_LAUNCH_ORDER_IMPLICIT")) == "1");
+  CHECK(std::string(::getenv("NCCL_P2P_DIRECT_DISABLE")) == "1");
   CHECK(std::string(::getenv("NCCL_SOCKET_IFNAME")) == "ib");
   CHECK(std::string(::getenv("NCCL_COMM_BLOCKING")) == "0");
   ::unsetenv("NCCL_SOCKET_IFNAME");

@@ -22,12 +22,12 @@ constexpr std::uint32_t kPiecesAtOnce = 4;
 absl::StatusOr<std::unique_ptr<HostPath>> HostPath::Create(std::shared_ptr<const CudaContext> gpu,
                                                            Arena& arena, const SessionState& state,
                                                            Carrier carrier) {
-  absl::StatusOr<std::unique_ptr<PinnedArena>> memory = PinnedArena::Create(std::move(gpu), arena);
+  absl::StatusOr<std::unique_ptr<PinnedArena>> memory = PinnedArena::Create(gpu, arena);
   if (!memory.ok()) return memory.status();
   absl::StatusOr<std::unique_ptr<DeviceStaging>> staging = DeviceStaging::Create(**memory);
   if (!staging.ok()) return staging.status();
-  std::unique_ptr<HostPath> made(
-      new HostPath(state, std::move(carrier), *std::move(memory), *std::move(staging)));
+  std::unique_ptr<HostPath> made(new HostPath(std::move(gpu), state, std::move(carrier),
+                                              *std::move(memory), *std::move(staging)));
   absl::StatusOr<std::thread> thread =
       StartQuietThread("ringd-host-path", [path = made.get()] { path->Run(); });
   if (!thread.ok()) return thread.status();
@@ -36,9 +36,11 @@ absl::StatusOr<std::unique_ptr<HostPath>> HostPath::Create(std::shared_ptr<const
   return made;
 }
 
-HostPath::HostPath(const SessionState& state, Carrier carrier, std::unique_ptr<PinnedArena> memory,
+HostPath::HostPath(std::shared_ptr<const CudaContext> gpu, const SessionState& state,
+                   Carrier carrier, std::unique_ptr<PinnedArena> memory,
                    std::unique_ptr<DeviceStaging> staging)
-    : state_(state),
+    : gpu_(std::move(gpu)),
+      state_(state),
       carrier_(std::move(carrier)),
       memory_(std::move(memory)),
       staging_(std::move(staging)) {

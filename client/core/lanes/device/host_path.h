@@ -124,8 +124,8 @@ class HostPath final : public OperationQueue, private EndsBeforeLibraries {
     std::uint32_t done = 0;                // and of the result
   };
 
-  HostPath(const SessionState& state, Carrier carrier, std::unique_ptr<PinnedArena> memory,
-           std::unique_ptr<DeviceStaging> staging);
+  HostPath(std::shared_ptr<const CudaContext> gpu, const SessionState& state, Carrier carrier,
+           std::unique_ptr<PinnedArena> memory, std::unique_ptr<DeviceStaging> staging);
   static constexpr std::uint32_t PairOf(std::uint64_t sequence) noexcept {
     return static_cast<std::uint32_t>(sequence % PinnedArena::kPairs);
   }
@@ -165,6 +165,7 @@ class HostPath final : public OperationQueue, private EndsBeforeLibraries {
   void End(const Item& item, const absl::Status& status, bool is_certain)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
+  const std::shared_ptr<const CudaContext> gpu_;
   const SessionState& state_;
   const Carrier carrier_;
   const std::unique_ptr<PinnedArena> memory_;

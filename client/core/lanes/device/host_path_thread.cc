@@ -26,6 +26,7 @@ constexpr std::chrono::milliseconds kGpuInterval{250};
 }  // namespace
 
 void HostPath::Run() {
+  gpu_->IgnoreCaptures();
   while (TakeNew()) {
     const bool submitted = SubmitReady();
     const bool moved = MovePieces();

@@ -76,6 +76,7 @@ const Symbol kSymbols[] = {
     RINGD_SYMBOL(cuStreamQuery, 2000, cuStreamQuery),
     RINGD_SYMBOL(cuStreamSynchronize, 2000, cuStreamSynchronize),
     RINGD_SYMBOL(cuStreamIsCapturing, 10000, cuStreamIsCapturing),
+    RINGD_SYMBOL(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode),
     RINGD_SYMBOL(cuStreamWaitEvent, 3020, cuStreamWaitEvent),
     RINGD_SYMBOL(cuStreamWaitValue64, 11070, cuStreamWaitValue64),
     RINGD_SYMBOL(cuStreamWriteValue64, 11070, cuStreamWriteValue64),
