@@ -60,7 +60,9 @@ class InFlightIndex {
   void Move(std::uint32_t place, const InFlightTensor& tensor) noexcept {
     segment_.InFlight(member_, place).store(tensor.ToWord(), std::memory_order_release);
   }
+  // Does nothing for kNoPlace.
   void End(std::uint32_t place) {
+    if (place >= used_) return;
     segment_.InFlight(member_, place).store(0, std::memory_order_release);
     free_.push_back(place);
   }

@@ -232,12 +232,19 @@ bool LocalOperations::WaitForRoom(const OperationEnd& end, Clock::time_point dea
       MutexLock lock(mutex_);
       Tensor& tensor = TensorOf(number);
       const std::uint64_t head = tensor.ended.load(std::memory_order_relaxed);
-      if (head < tensor.posted) {
-        operation = tensor.pending[head % kOccurrencesInFlight];
-        sequence = operation->sequence.load(std::memory_order_relaxed);
-      } else if (operation = OldestInFlight(oldest); operation != nullptr) {
-        sequence = oldest = operation->sequence.load(std::memory_order_relaxed);
+      if (head < tensor.posted) operation = tensor.pending[head % kOccurrencesInFlight];
+      if (operation == nullptr || !MayAdvance(*operation)) {
+        Operation* const first = OldestInFlight(oldest);
+        if (first != nullptr) oldest = first->sequence.load(std::memory_order_relaxed);
+        // The oldest may wait for a rank that waits for those behind it.
+        Operation* const ready = first == nullptr ? nullptr : OldestThatMayAdvance(oldest);
+        if (ready != nullptr) {
+          operation = ready;
+        } else if (operation == nullptr) {
+          operation = first;
+        }
       }
+      if (operation != nullptr) sequence = operation->sequence.load(std::memory_order_relaxed);
     }
     return operation != nullptr ? WorkFor(*operation, sequence, foreign) : PublishNext(0);
   };
@@ -250,6 +257,15 @@ LocalOperations::Operation* LocalOperations::OldestInFlight(std::uint64_t from) 
   if (next_sequence_ > capacity_) from = std::max(from, next_sequence_ - capacity_);
   for (std::uint64_t sequence = from; sequence < next_sequence_; ++sequence) {
     if (IsInFlight(places_.WordAt(sequence), sequence)) return places_.EntryAt(sequence);
+  }
+  return nullptr;
+}
+
+LocalOperations::Operation* LocalOperations::OldestThatMayAdvance(std::uint64_t from) {
+  for (std::uint64_t sequence = from; sequence < next_sequence_; ++sequence) {
+    if (!IsInFlight(places_.WordAt(sequence), sequence)) continue;
+    Operation* const operation = places_.EntryAt(sequence);
+    if (MayAdvance(*operation)) return operation;
   }
   return nullptr;
 }

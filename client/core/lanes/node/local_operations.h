@@ -178,6 +178,8 @@ class LocalOperations final : public OperationQueue {
     std::atomic<bool> put_off{false};           // the others do not know of it yet
     // Bits of chunks whose result this process wrote into the direct destination.
     std::atomic<std::uint32_t> written_chunks{0};
+    // Chunks that threads of this process are at, whatever the shared words say.
+    std::atomic<std::uint32_t> own_chunks{0};
     // The rest is guarded by mutex_.
     Registration* registration = nullptr;
     void* inline_destination = nullptr;
@@ -295,6 +297,7 @@ class LocalOperations final : public OperationQueue {
 
   WaitResult Look(const Operation& operation, std::uint64_t sequence) const noexcept;
   Operation* OldestInFlight(std::uint64_t from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Operation* OldestThatMayAdvance(std::uint64_t from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   template <typename Done, typename Work>
   class Waiter;
   // Until done(), the end of the context or `deadline`: false. `traced`: what is waited for, to be

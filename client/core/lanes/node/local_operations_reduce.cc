@@ -99,6 +99,7 @@ void LocalOperations::Reduce(const Chunk& chunk) {
   own_state_.reducing.store(chunk.tensor + 1, std::memory_order_relaxed);
   ChunkMemory memory(member_count_);
   if (!Locate(chunk, memory)) {
+    chunk.operation->own_chunks.fetch_sub(1, std::memory_order_release);
     reducers_.fetch_sub(1, std::memory_order_release);
     return;
   }
@@ -120,6 +121,8 @@ void LocalOperations::Reduce(const Chunk& chunk) {
       chunk.operation->written_chunks.fetch_or(1U << chunk.chunk, std::memory_order_relaxed);
     }
   }
+  // Before it counts as done: who sees that all are may end the operation at once.
+  chunk.operation->own_chunks.fetch_sub(1, std::memory_order_release);
   // Threads of this process may be amid other chunks: who is last says that none is.
   const bool last = reducers_.fetch_sub(1, std::memory_order_release) == 1;
   ChunkClaims claims(segment_.Tensor(chunk.tensor), chunk.occurrence, chunk.chunk_count);

@@ -98,7 +98,8 @@ bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
   // Given up, since the context has ended: its memory is the caller's again.
   if (!IsInFlight(places_.WordOf(operation, sequence), sequence)) return false;
   const std::uint64_t occurrence = operation.occurrence.load(std::memory_order_relaxed);
-  if (!HasArrived(tensor.number, occurrence)) return false;
+  // What the shared words say of one that the others can't see yet is rubbish.
+  if (occurrence >= tensor.published || !HasArrived(tensor.number, occurrence)) return false;
   const std::uint32_t chunks = operation.chunk_count.load(std::memory_order_relaxed);
   OperationOutcome& outcome = operation.outcome;
   if (Conflicts(tensor, occurrence, &outcome.conflicting_metas)) {
@@ -116,7 +117,8 @@ bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
     outcome.status = static_cast<std::int32_t>(absl::StatusCode::kAborted);
     outcome.text = std::make_shared<const std::string>(Describe(*operation.registration, *spoiled));
   }
-  static_cast<void>(reducers_.load(std::memory_order_acquire));
+  // Only where another member has written what it must not; the memory must stay all the same.
+  if (operation.own_chunks.load(std::memory_order_acquire) != 0) return false;
   outcome.completed = true;
   CountEnd(tensor, operation);
   if (IsTraced(*operation.registration)) {
@@ -283,7 +285,7 @@ void LocalOperations::CombineInline(const Tensor& tensor, const Operation& opera
 std::optional<LocalOperations::Chunk> LocalOperations::Claim(Tensor& tensor, Foreign foreign) {
   if (!state_.alive()) return std::nullopt;
   const std::uint64_t head = tensor.ended.load(std::memory_order_relaxed);
-  if (head == tensor.posted || !HasArrived(tensor.number, head)) return std::nullopt;
+  if (head >= tensor.published || !HasArrived(tensor.number, head)) return std::nullopt;
   Operation& operation = *tensor.pending[head % kOccurrencesInFlight];
   const std::uint32_t chunks = operation.chunk_count.load(std::memory_order_relaxed);
   if (chunks == 0 || Conflicts(tensor, head, nullptr)) return std::nullopt;
@@ -295,6 +297,7 @@ std::optional<LocalOperations::Chunk> LocalOperations::Claim(Tensor& tensor, For
       claims.Claim(FirstHomeChunk(self_, member_count_, chunks),
                    leaves ? HomeChunks(self_, member_count_, chunks) : ChunkClaims::kAnyChunk);
   if (claimed == kNoChunk) return std::nullopt;
+  operation.own_chunks.fetch_add(1, std::memory_order_relaxed);
   reducers_.fetch_add(1, std::memory_order_relaxed);
   return Chunk{operation.registration, tensor.number, head, chunks, claimed, &operation};
 }

@@ -201,6 +201,33 @@ TEST_CASE("LocalOperations: one name may be in flight several times, and then wa
 }
 
 TEST_CASE(
+    "LocalOperations: a full table takes more once any has ended, though the oldest has not") {
+  LocalJob job(2);
+  std::vector<std::unique_ptr<Floats>> tensors;
+  std::vector<float> here(kCapacity + 1, 1);
+  std::vector<float> there(kCapacity + 1, 2);
+  std::vector<std::uint64_t> others;
+  for (std::uint32_t i = 0; i <= kCapacity; ++i) {
+    tensors.push_back(std::make_unique<Floats>(i, i, 1));
+    if (i < kCapacity) Submit(job[0], tensors[i]->registration, &here[i]);
+    // The other rank comes to the first one only when it has the results of all others.
+    if (i > 0) others.push_back(Submit(job[1], tensors[i]->registration, &there[i]));
+    if (others.size() == kCapacity) break;
+  }
+  Registration& last = tensors.back()->registration;
+  std::uint64_t sequence = 0;
+  const auto submit = [&] {
+    return job[0].operations->SubmitInline(last, &here.back(), &here.back(), sequence);
+  };
+  REQUIRE(submit() == SubmitResult::kFull);
+  OperationEnd end;
+  end.registration = &last;
+  CHECK(job[0].operations->WaitForRoom(end, InTenSeconds()));
+  REQUIRE(submit() == SubmitResult::kOk);
+  for (const std::uint64_t other : others) CHECK(Finish(job[1], other).status == 0);
+}
+
+TEST_CASE(
     "LocalOperations: a rank whose tensor lies outside its arena ends the context, not the "
     "process") {
   LocalJob job(2);

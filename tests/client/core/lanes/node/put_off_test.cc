@@ -69,6 +69,23 @@ struct PuttingOffJob : LocalJob {
   }
 };
 
+TEST_CASE(
+    "Put off: what another member writes of a tensor that nobody has been told of is rubbish") {
+  PuttingOffJob job;
+  Burst own(0, 6, kLarge);
+  Burst other(1, 6, kLarge);
+  for (std::size_t i = 0; i < 6; ++i) REQUIRE(own.Submit(job[0], i));
+  REQUIRE(job[0].operations->AnyPutOff());
+  REQUIRE(other.Submit(job[1], 5));
+  // As if it had been published, and with another description: that would end it at once.
+  SubmissionSlot& slot = job[1].memory.segment().Slot(5, 0, 0);
+  slot.meta_id = 77;
+  slot.occurrence.store(1, std::memory_order_release);
+  // It really comes with the wait, and counts then.
+  CHECK(own.IsRight(job[0], 5));
+  CHECK(other.IsRight(job[1], 5));
+}
+
 // Both ranks at once, each in a thread: part(rank, failures).
 template <typename Part>
 void RunRanks(Part part) {
