@@ -85,6 +85,8 @@ constexpr PlaceVariables kOpenMpi{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM
 constexpr PlaceVariables kHydra{"MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
                                 "MPI_LOCALNRANKS"};
 
+constexpr char kSlurm[] = "Slurm";
+
 absl::StatusOr<Places> FromVariables(const GetEnvironment& get, const PlaceVariables& variables) {
   Reader reader(get, variables.launcher);
   Places places;
@@ -108,7 +110,7 @@ absl::StatusOr<Places> FromPmi(const GetEnvironment& get) {
 }
 
 absl::StatusOr<Places> FromSlurm(const GetEnvironment& get) {
-  Reader reader(get, "Slurm");
+  Reader reader(get, kSlurm);
   Places places;
   places.rank = reader.Integer({"SLURM_PROCID"});
   places.size = reader.Integer({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
@@ -130,6 +132,19 @@ absl::StatusOr<Places> FromSlurm(const GetEnvironment& get) {
     places.local_size = reader.Integer({"SLURM_NTASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE"});
   }
   return reader.Finish(places);
+}
+
+absl::string_view SlurmStep(const GetEnvironment& get) {
+  return IsSet(get, "SLURM_STEP_ID") ? Value(get, "SLURM_STEP_ID") : Value(get, "SLURM_STEPID");
+}
+
+// A shell in a step of its own (srun --pty, salloc with use_interactive_step): what is started
+// there by hand sees a step of one task, and is alone.
+bool IsInteractiveStep(const GetEnvironment& get) {
+  constexpr absl::string_view kInteractive = "4294967290";  // SLURM_INTERACTIVE_STEP of slurm.h
+  const absl::string_view step = SlurmStep(get);
+  if (step.empty() || Value(get, "SLURM_STEP_NUM_TASKS") != "1") return false;
+  return step == kInteractive || IsSet(get, "SLURM_PTY_PORT");
 }
 
 struct Launcher {
@@ -158,14 +173,14 @@ constexpr Launcher kLaunchers[] = {
      },
      [](const GetEnvironment& get) { return FromVariables(get, kHydra); }},
     // A batch script has SLURM_PROCID=0 too, but is no step: there a process is alone.
-    {"Slurm",
+    {kSlurm,
      [](const GetEnvironment& get) {
-       return AnySet(get, {"SLURM_STEP_ID", "SLURM_STEPID"}) && IsSet(get, "SLURM_PROCID");
+       return !SlurmStep(get).empty() && IsSet(get, "SLURM_PROCID") && !IsInteractiveStep(get);
      },
      FromSlurm},
     {"PMI",
      [](const GetEnvironment& get) {
-       return AnySet(get, {"PMI_RANK", "PMI_SIZE"});
+       return AnySet(get, {"PMI_RANK", "PMI_SIZE"}) && !IsInteractiveStep(get);
      },
      FromPmi},
 };
@@ -237,8 +252,7 @@ LauncherJob JobFromLauncher(const GetEnvironment& get,
     if (!job.empty()) return {absl::StrCat("hydra-", job), true};
   }
   // Whoever gives the places himself may have set these all the same.
-  const absl::string_view step =
-      IsSet(get, "SLURM_STEP_ID") ? Value(get, "SLURM_STEP_ID") : Value(get, "SLURM_STEPID");
+  const absl::string_view step = IsInteractiveStep(get) ? "" : SlurmStep(get);
   if (has_master && (launcher.empty() || step.empty())) return {master, true};
   if (IsSet(get, "SLURM_JOB_ID")) {
     return {absl::CEscape(
@@ -253,7 +267,13 @@ LauncherJob JobFromLauncher(const GetEnvironment& get,
 
 std::string CoordinatorHostFromLauncher(const GetEnvironment& get) {
   if (IsSet(get, "MASTER_ADDR")) return std::string(Value(get, "MASTER_ADDR"));
-  for (const char* name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"}) {
+  // The step's list is that of srun's own ranks. Ranks of another launcher may see the one of the
+  // step that started its daemons: on some nodes only, and without the first node.
+  const bool is_step = LauncherName(get) == kSlurm;
+  if (is_step && IsSet(get, "SLURM_STEP_NODELIST")) {
+    return FirstHost(Value(get, "SLURM_STEP_NODELIST"));
+  }
+  for (const char* name : {"SLURM_JOB_NODELIST", "SLURM_NODELIST"}) {
     if (IsSet(get, name)) return FirstHost(Value(get, name));
   }
   return "";

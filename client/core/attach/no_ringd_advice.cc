@@ -7,14 +7,17 @@
 namespace ringd::client {
 namespace {
 
-// Where this user can have a socket. After `su` the variables may still be another's.
+// After `su` the variables may still be another user's.
+bool IsFolderOfUser(const char* folder) {
+  return folder != nullptr && folder[0] == '/' && ::access(folder, W_OK | X_OK) == 0;
+}
+
+// Where this user can have a socket of this host's: a home may be all hosts'.
 std::string SocketOfUser(const GetEnvironment& get) {
-  for (const char* name : {"XDG_RUNTIME_DIR", "HOME"}) {
-    const char* folder = get(name);
-    if (folder != nullptr && folder[0] == '/' && ::access(folder, W_OK | X_OK) == 0) {
-      return absl::StrCat(folder, "/ringd.sock");
-    }
-  }
+  const char* const runtime = get("XDG_RUNTIME_DIR");
+  if (IsFolderOfUser(runtime)) return absl::StrCat(runtime, "/ringd.sock");
+  const char* const home = get("HOME");
+  if (IsFolderOfUser(home)) return absl::StrCat(home, "/ringd-$(hostname).sock");
   return "FOLDER/ringd.sock";
 }
 

@@ -239,6 +239,43 @@ TEST_CASE("Launcher: a Slurm batch script is no step, and alone") {
                  {0, 1, 0, 1});
 }
 
+TEST_CASE("Launcher: a shell in a step of Slurm's is none: what is started there is alone") {
+  using Variables = std::map<std::string, std::string>;
+  const Variables step = {
+      {"SLURM_JOB_ID", "4711"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"},
+      {"SLURM_LOCALID", "0"},   {"SLURM_NODEID", "0"}, {"SLURM_STEP_TASKS_PER_NODE", "1"},
+      {"PMI_RANK", "0"},        {"PMI_SIZE", "1"}};
+  const auto with = [&](const Variables& more) {
+    Variables all = step;
+    all.insert(more.begin(), more.end());
+    return Environment(all);
+  };
+  for (const Variables& shell : {Variables{{"SLURM_STEP_ID", "0"}, {"SLURM_PTY_PORT", "40001"}},
+                                 Variables{{"SLURM_STEP_ID", "4294967290"}}}) {
+    CHECK(LauncherName(with(shell).get()).empty());
+    CheckPlacesAre(with(shell), {0, 1, 0, 1});
+    CHECK(JobOf(with(shell)) == "slurm-4711 (not distinct)");
+  }
+  CHECK(LauncherName(with({{"SLURM_STEP_ID", "3"}}).get()) == "Slurm");
+  // Of an srun that such a shell has started.
+  CHECK(LauncherName(Environment({{"SLURM_STEP_ID", "1"},
+                                  {"SLURM_PROCID", "1"},
+                                  {"SLURM_STEP_NUM_TASKS", "2"},
+                                  {"SLURM_PTY_PORT", "40001"}})
+                         .get()) == "Slurm");
+}
+
+TEST_CASE("Launcher: ranks of mpirun in an allocation agree on the first node of all") {
+  const std::map<std::string, std::string> rank = {{"OMPI_COMM_WORLD_RANK", "0"},
+                                                   {"OMPI_COMM_WORLD_SIZE", "4"},
+                                                   {"SLURM_JOB_NODELIST", "node[1-2]"}};
+  CHECK(CoordinatorHostFromLauncher(Environment(rank).get()) == "node1");
+  // On the others Open MPI's daemon is a step, whose list has all nodes but mpirun's own.
+  std::map<std::string, std::string> elsewhere = rank;
+  elsewhere.insert({{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NODELIST", "node2"}});
+  CHECK(CoordinatorHostFromLauncher(Environment(elsewhere).get()) == "node1");
+}
+
 TEST_CASE("TasksOfNode: entries with and without repetition; nonsense is refused") {
   CHECK(*TasksOfNode("4", 0) == 4);
   CHECK(*TasksOfNode("2(x3),1", 0) == 2);
