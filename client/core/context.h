@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -140,6 +141,8 @@ class Context {
   };
   LaneUse LaneOfAllRanks() noexcept;
   absl::StatusOr<LaneUse> OpenLane(const MadeCommunicator& made, bool by_order);
+  // Of one that ringd has made and that can't be used here: gives it back.
+  void ForgetCommunicator(const MadeCommunicator& made);
   absl::Status CheckAsked(const AskedCommunicator& asked) const;
   // What a tensor has to know of its communicator, of which its root must be a rank. On a GPU it
   // goes through ringd in all of them, or by the host path, which is noted as its place then.
@@ -158,6 +161,10 @@ class Context {
     return unended_operations_ != nullptr && UnendedOperations::IsOne(operation);
   }
   absl::Status WaitForUnended(ringd_operation operation, std::int64_t timeout_ms);
+  // Takes a ping out once it has been answered; keeps one that is late.
+  absl::Status AwaitPing(std::uint64_t sequence, Clock::time_point deadline,
+                         std::int64_t timeout_ms) ABSL_LOCKS_EXCLUDED(pings_mutex_);
+  std::optional<std::uint64_t> TakeLatePing() ABSL_LOCKS_EXCLUDED(pings_mutex_);
   // Waits until it is no longer in the rank exchange, or until the deadline. What is at ringd then
   // is replaced by its number there, what has ended well by RINGD_DONE.
   UnendedOperations::Where AwaitUnended(ringd_operation& operation, Clock::time_point deadline);
@@ -216,7 +223,8 @@ class Context {
   void WakeAll();
   // Whether some thread waits for an operation. Any thread.
   bool AnyWaiter() const noexcept;
-  // Once a second, on the lifeline's thread: says it when ringd is silent and somebody waits.
+  // Once a second, on the lifeline's thread: says it when ringd is silent and somebody waits. Of a
+  // session that has been lost meanwhile it releases whoever waits for anything, streams included.
   void WatchRingd(Clock::time_point now);
   RingdWatch::Verdict WatchCalls(bool in_call, Clock::time_point now);
   absl::Status Conclude(OperationQueue& queue, ringd_operation operation);
@@ -276,6 +284,10 @@ class Context {
   // Of the lifeline's thread: the engine, while somebody waits, and ringd, while a call does.
   RingdWatch watch_;
   RingdWatch call_watch_;
+  bool has_woken_lost_ = false;  // of that thread, too: it has called WakeAll of a lost session
+  Mutex pings_mutex_;
+  // In flight when their callers' time was over: at most as many as threads have pinged at once.
+  std::vector<std::uint64_t> late_pings_ ABSL_GUARDED_BY(pings_mutex_);
   mutable Mutex communicators_mutex_;
   std::map<ringd_communicator, Communicator> communicators_ ABSL_GUARDED_BY(communicators_mutex_);
   const std::string cuda_library_;

@@ -83,7 +83,10 @@ absl::StatusOr<ringd_communicator> Context::CreateCommunicator(
       control_->CreateCommunicator(asked, Clock::now() + patience + kCreateMargin, is_interrupted_);
   if (!made.ok()) return state_.alive() ? Explain(made.status()) : state_.status();
   absl::StatusOr<LaneUse> lane = OpenLane(*made, asked.by_order);
-  if (!lane.ok()) return state_.alive() ? lane.status() : state_.status();
+  if (!lane.ok()) {
+    ForgetCommunicator(*made);
+    return state_.alive() ? lane.status() : state_.status();
+  }
   Communicator added{std::move(asked.name), std::move(asked.ranks), {}, *lane, nullptr};
   added.lane.communicator = made->id;
   if (asked.by_order) {
@@ -99,6 +102,14 @@ absl::StatusOr<ringd_communicator> Context::CreateCommunicator(
   MutexLock lock(communicators_mutex_);
   communicators_[made->number] = std::move(added);
   return made->number;
+}
+
+void Context::ForgetCommunicator(const MadeCommunicator& made) {
+  // Best effort: the caller hears why it has none.
+  if (state_.alive()) {
+    static_cast<void>(control_->DestroyCommunicator(made.id, Clock::now() + kDestroyDeadline));
+  }
+  node_lanes_.Close(made.number);
 }
 
 absl::StatusOr<LaneUse> Context::OpenLane(const MadeCommunicator& made, bool by_order) {

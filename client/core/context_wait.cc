@@ -1,5 +1,6 @@
 // How a context's operations end, and pings.
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -38,6 +39,10 @@ absl::Status NoSuchOperation(ringd_operation operation) {
 absl::Status Context::Ping(std::int64_t timeout_ms) {
   if (alone_) return state_.status();
   const Clock::time_point deadline = WaitDeadline(timeout_ms);
+  // First one that is late: a ringd that does not answer gets no more of them.
+  if (const std::optional<std::uint64_t> late = TakeLatePing(); late.has_value()) {
+    if (absl::Status status = AwaitPing(*late, deadline, timeout_ms); !status.ok()) return status;
+  }
   Submission record{};
   record.registration = kPingRegistration;
   switch (ring_operations_.TrySubmit(record, {})) {
@@ -48,14 +53,31 @@ absl::Status Context::Ping(std::int64_t timeout_ms) {
     case SubmitResult::kEnded:
       return state_.status();
   }
-  if (ring_operations_.Wait(record.sequence, deadline) == WaitResult::kTimeout) {
+  return AwaitPing(record.sequence, deadline, timeout_ms);
+}
+
+std::optional<std::uint64_t> Context::TakeLatePing() {
+  MutexLock lock(pings_mutex_);
+  if (late_pings_.empty()) return std::nullopt;
+  const std::uint64_t late = late_pings_.back();
+  late_pings_.pop_back();
+  return late;
+}
+
+absl::Status Context::AwaitPing(std::uint64_t sequence, Clock::time_point deadline,
+                                std::int64_t timeout_ms) {
+  if (ring_operations_.Wait(sequence, deadline) == WaitResult::kTimeout) {
     // The answer may still come: the operation stays in flight.
+    {
+      MutexLock lock(pings_mutex_);
+      late_pings_.push_back(sequence);
+    }
     return absl::DeadlineExceededError(
         absl::StrCat(RingdName(), " has not answered within ", timeout_ms, " ms"));
   }
   OperationOutcome outcome;
   OperationEnd end;
-  static_cast<void>(ring_operations_.Consume(record.sequence, outcome, end));
+  static_cast<void>(ring_operations_.Consume(sequence, outcome, end));
   return outcome.completed ? absl::OkStatus() : state_.status();
 }
 

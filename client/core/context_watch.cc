@@ -1,6 +1,7 @@
 // How a context finds out that ringd has gone, or hangs, and what it says of that.
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/core/attach/engine_process.h"
@@ -26,6 +27,10 @@ bool Context::AnyWaiter() const noexcept {
 }
 
 void Context::WatchRingd(Clock::time_point now) {
+  // Whoever has found that the session is lost has at most woken those who wait for operations.
+  if (state_.phase() == SessionState::Phase::kLost && !std::exchange(has_woken_lost_, true)) {
+    WakeAll();
+  }
   if (!state_.alive()) return;
   const LocalOperations* const local = watched_local_.load(std::memory_order_acquire);
   const RankExchangeOperations* const rank_exchange =
@@ -55,7 +60,8 @@ void Context::WatchRingd(Clock::time_point now) {
   state_.Lose(absl::AbortedError(absl::StrCat(
       "an operation did not complete within the operation timeout of ",
       static_cast<double>(timeout_ms) / 1000, " s: ", DescribeSilence(verdict.silence.count()))));
-  WakeWaiters();
+  has_woken_lost_ = true;
+  WakeAll();
 }
 
 // The engine may work while ringd, which hands calls to it, does not.

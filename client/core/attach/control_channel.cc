@@ -16,6 +16,7 @@
 #include "client/core/attach/call_ping.h"
 #include "client/core/attach/library_version.h"
 #include "client/core/attach/program_name.h"
+#include "client/core/attach/signals_blocked.h"
 #include "proto/attach/handshake.h"
 #include "proto/base/text.h"
 #include "proto/rpc/client.grpc.pb.h"
@@ -103,8 +104,10 @@ class GrpcControlChannel final : public ControlChannel {
       v1::RegisterTensorsReply reply;
       grpc::ClientContext context;
       Prepare(context, deadline);
-      const grpc::Status status = stub_->RegisterTensors(&context, request, &reply);
-      if (!status.ok()) return FromGrpc(status);
+      const absl::Status status = Call(context, reply, [&](grpc::CompletionQueue* queue) {
+        return stub_->AsyncRegisterTensors(&context, request, queue);
+      });
+      if (!status.ok()) return status;
       const auto answered = static_cast<std::size_t>(reply.registrations_size());
       if (answered != count || reply.tensors_size() != reply.registrations_size() ||
           reply.metas_size() != reply.registrations_size()) {
@@ -128,8 +131,10 @@ class GrpcControlChannel final : public ControlChannel {
       v1::UnregisterTensorsReply reply;
       grpc::ClientContext context;
       Prepare(context, deadline);
-      const grpc::Status status = stub_->UnregisterTensors(&context, request, &reply);
-      if (!status.ok()) return FromGrpc(status);
+      const absl::Status status = Call(context, reply, [&](grpc::CompletionQueue* queue) {
+        return stub_->AsyncUnregisterTensors(&context, request, queue);
+      });
+      if (!status.ok()) return status;
     }
     return absl::OkStatus();
   }
@@ -144,8 +149,10 @@ class GrpcControlChannel final : public ControlChannel {
     grpc::ClientContext context;
     Prepare(context, deadline);
     v1::DescribeMismatchReply reply;
-    const grpc::Status status = stub_->DescribeMismatch(&context, request, &reply);
-    if (!status.ok()) return FromGrpc(status);
+    const absl::Status status = Call(context, reply, [&](grpc::CompletionQueue* queue) {
+      return stub_->AsyncDescribeMismatch(&context, request, queue);
+    });
+    if (!status.ok()) return status;
     return reply.text();
   }
 
@@ -178,7 +185,9 @@ class GrpcControlChannel final : public ControlChannel {
     grpc::ClientContext context;
     Prepare(context, deadline);
     v1::DestroyCommunicatorReply reply;
-    return FromGrpc(stub_->DestroyCommunicator(&context, request, &reply));
+    return Call(context, reply, [&](grpc::CompletionQueue* queue) {
+      return stub_->AsyncDestroyCommunicator(&context, request, queue);
+    });
   }
 
   absl::StatusOr<OpenedDevice> OpenDevice(const AskedDevice& asked,
@@ -194,7 +203,9 @@ class GrpcControlChannel final : public ControlChannel {
     grpc::ClientContext context;
     Prepare(context, deadline);
     v1::OpenDeviceReply reply;
-    const absl::Status status = FromGrpc(stub_->OpenDevice(&context, request, &reply));
+    const absl::Status status = Call(context, reply, [&](grpc::CompletionQueue* queue) {
+      return stub_->AsyncOpenDevice(&context, request, queue);
+    });
     if (!status.ok()) return status;
     return OpenedDevice{reply.trainer_launches(), reply.goes_by_host(), reply.why_host()};
   }
@@ -221,7 +232,9 @@ class GrpcControlChannel final : public ControlChannel {
     grpc::ClientContext context;
     Prepare(context, deadline);
     v1::LeaveReply reply;
-    return FromGrpc(stub_->Leave(&context, request, &reply));
+    return Call(context, reply, [&](grpc::CompletionQueue* queue) {
+      return stub_->AsyncLeave(&context, request, queue);
+    });
   }
 
   std::uint64_t Ping() override { return ping_.Ask(); }
@@ -234,14 +247,24 @@ class GrpcControlChannel final : public ControlChannel {
         std::chrono::duration_cast<std::chrono::system_clock::duration>(deadline - Clock::now()));
   }
 
-  // The call that `begin` begins. kCancelled: it was interrupted, and ringd may have answered.
+  // The call that `begin` begins.
+  template <typename Reply, typename Begin>
+  static absl::Status Call(grpc::ClientContext& context, Reply& reply, Begin begin) {
+    return Interruptible(context, nullptr, reply, begin);
+  }
+
+  // The same. kCancelled: it was interrupted, and ringd may have answered.
   template <typename Reply, typename Begin>
   static absl::Status Interruptible(grpc::ClientContext& context,
                                     const InterruptCheck& is_interrupted, Reply& reply,
                                     Begin begin) {
     grpc::CompletionQueue queue;
     grpc::Status status;
-    begin(&queue)->Finish(&reply, &status, nullptr);
+    {
+      // gRPC may start threads for it. The wait is one with the caller's signals.
+      const SignalsBlocked blocked;
+      begin(&queue)->Finish(&reply, &status, nullptr);
+    }
     bool interrupted = false;
     void* tag = nullptr;
     bool ok = false;
@@ -281,6 +304,8 @@ class GrpcControlChannel final : public ControlChannel {
 }  // namespace
 
 std::unique_ptr<ControlChannel> ControlChannel::Create(UniqueFd socket, const std::string& token) {
+  // gRPC's threads, most of which it starts here, stay with the process.
+  const SignalsBlocked blocked;
   // gRPC wants its sockets non-blocking, and closes them itself.
   const int flags = ::fcntl(socket.get(), F_GETFL);
   ::fcntl(socket.get(), F_SETFL, flags | O_NONBLOCK);

@@ -20,6 +20,19 @@ constexpr std::chrono::milliseconds kLongestSleep{100};
 // Looks between two readings of the clock while spinning.
 constexpr int kLooksPerClock = 32;
 
+// Yields before who waits for another thread sleeps: of real-time priority it might keep that one
+// from going on.
+constexpr int kMostYields = 50;
+constexpr std::chrono::microseconds kPause{50};
+
+void GiveWay(int tries) {
+  if (tries < kMostYields) {
+    std::this_thread::yield();
+  } else {
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 bool ComesInPieces(const OperationEnd& end) noexcept {
   return end.progress != kNoProgress && end.copy_from != nullptr;
 }
@@ -50,6 +63,7 @@ SubmitResult RingOperations::TrySubmit(Submission& record, const OperationEnd& e
       if (in_flight_.load(std::memory_order_relaxed) >= capacity_) return SubmitResult::kFull;
     }
     const std::uint64_t sequence = next_sequence_.load(std::memory_order_relaxed);
+    NoteStraggler(sequence);
     Operation& operation = table_.Take(sequence);
     record.sequence = sequence;
     const bool follows_wait = seen_end_.load(std::memory_order_relaxed);
@@ -294,7 +308,7 @@ WaitResult RingOperations::Test(std::uint64_t sequence) {
 }
 
 bool RingOperations::Consume(std::uint64_t sequence, OperationOutcome& outcome, OperationEnd& end) {
-  for (;; std::this_thread::yield()) {
+  for (int tries = 0;; GiveWay(tries), tries = std::min(tries + 1, kMostYields)) {
     MutexLock lock(mutex_);
     Operation* const operation = table_.Find(sequence);
     if (operation == nullptr) return false;
