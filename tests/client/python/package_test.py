@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import ringd
@@ -102,6 +103,20 @@ def test_automatic_names_count_by_kind_and_come_again() -> None:
     rest = [names.next("allreduce") for _ in range(AutomaticNames.CYCLE)]
     assert len(set(rest)) == AutomaticNames.CYCLE
     assert rest[-1] == "allreduce.noname.1"
+
+
+@pytest.mark.parametrize("members", [1, 10, 100, 5000])
+def test_groups_without_names_make_a_bounded_number_of_them(members: int) -> None:
+    names = AutomaticNames()
+    made = {names.next("grouped_allreduce", members) for _ in range(3000)}
+    assert len(made) >= AutomaticNames.LEAST_OF_GROUPS
+    assert len(made) * members <= max(AutomaticNames.CYCLE, AutomaticNames.LEAST_OF_GROUPS * members)
+
+
+@pytest.mark.parametrize("average", [hvd.Max, "loss", 1])
+def test_an_operator_or_a_name_in_the_place_of_average_is_refused(average: Any) -> None:
+    with pytest.raises(TypeError, match="op=hvd.Max"):
+        hvd.allreduce(torch.ones(1), average)
 
 
 def test_parameters_names_are_checked() -> None:

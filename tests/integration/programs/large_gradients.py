@@ -212,7 +212,12 @@ def a_gradient_of_a_gradient() -> None:
         assert gradient.grad_fn is not None
         (second,) = torch.autograd.grad(gradient.square().sum(), model.get_parameter("wide.weight"))
         assert second.abs().sum() > 0
-        optimizer.step()
+        optimizer.synchronize()
+        gradient = model.get_parameter("wide.weight").grad
+        assert gradient is not None
+        assert gradient.grad_fn is not None  # for optimizers that differentiate it in step()
+        with optimizer.skip_synchronize():
+            optimizer.step()
         for parameter in model.parameters():
             parameter.grad = None
 

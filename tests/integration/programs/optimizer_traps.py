@@ -363,14 +363,19 @@ def two_models_of_one_class() -> None:
         optimizer.zero_grad()
 
 
-def a_job_left_with_gradients_in_flight() -> None:
+def a_job_left_with_gradients_in_flight(*, are_zeroed: bool) -> None:
     model = Net()
     optimizer = distributed(model)
     loss_of(model, 0).backward()
     hvd.barrier()  # else a rank may leave before another has submitted, which is that one's error
     hvd.shutdown()
-    optimizer.zero_grad()
+    if are_zeroed:
+        optimizer.zero_grad()
     hvd.init()
+    if not are_zeroed:
+        optimizer.step()  # what the former job has not reduced this one does
+        expect_equal_ranks(model, "gradients of the former job")
+        optimizer.zero_grad()
     loss_of(model, 1).backward()
     optimizer.step()
     expect_equal_ranks(model, "the next job")
@@ -393,7 +398,8 @@ def main() -> None:
     a_gan_s_gradients_set_to_zero_in_place()
     parameters_of_two_optimizers()
     two_models_of_one_class()
-    a_job_left_with_gradients_in_flight()
+    for are_zeroed in (True, False):
+        a_job_left_with_gradients_in_flight(are_zeroed=are_zeroed)
     print("all is well")
 
 

@@ -35,6 +35,11 @@ _DIFFERENTIABLE = (Average, Sum)
 def chosen_op(average: bool | None, op: ReduceOp | None) -> ReduceOp:
     """`op`, or what the older argument `average` says; Average if neither is given."""
     if average is not None:
+        if not isinstance(average, bool):
+            raise TypeError(
+                f"average is {average!r}, but must be True or False: give operator and name by "
+                "their words, op=hvd.Max, name='loss'"
+            )
         if op is not None:
             raise ValueError("give op or average, not both")
         return Average if average else Sum
@@ -47,7 +52,7 @@ def full_name(communicator: Communicator, name: str | None) -> str:
 
 def member_names(communicator: Communicator, name: str | None, count: int) -> list[str]:
     names = communicator.automatic_names
-    base = names.next("grouped_allreduce") if name is None else f"grouped_allreduce.{name}"
+    base = names.next("grouped_allreduce", count) if name is None else f"grouped_allreduce.{name}"
     return [f"{base}.{index + 1}of{count}" for index in range(count)]
 
 

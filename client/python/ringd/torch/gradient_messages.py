@@ -18,7 +18,9 @@ def too_many_passes(name: str, passes: int) -> str:
         f"that it is computed {times}. To accumulate over {passes + 1} passes: "
         f"DistributedOptimizer(..., backward_passes_per_step={passes + 1}). If this pass is for "
         "another optimizer (a GAN's generator), freeze the parameters that it only passes through: "
-        "discriminator.requires_grad_(False) before it, requires_grad_(True) after it. "
+        "discriminator.requires_grad_(False) before it, requires_grad_(True) after it. A parameter "
+        "that several checkpointed segments share is computed once for each of them, unless with "
+        "checkpoint(..., use_reentrant=False). "
         "model.zero_grad(set_to_none=False) writes zeros where gradients are being reduced: "
         "optimizer.zero_grad(set_to_none=False) waits for them first"
     )

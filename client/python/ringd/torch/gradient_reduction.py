@@ -334,6 +334,7 @@ class GradientReduction:
         if self._communicator is not communicator:
             communicator.gradient_names.keep(self._names)
             self.pending.clear()
+            self._reset_count()
             self._undescribed.update(dict.fromkeys(self._slots.values()))
             self._job = job
             self._communicator = communicator

@@ -229,7 +229,8 @@ def _stays_where_it_is(gradient: torch.Tensor, *, fresh: bool) -> bool:
     """Whether memory of the arena can't take its place: it is of another order (channels-last),
     which the kernels of fused optimizers expect to be the parameter's, or a part of a larger
     memory, which the program may use as a whole (one buffer for all gradients). Not where it is
-    `fresh`: autograd has just made it."""
-    if not gradient.is_contiguous():
+    `fresh`: autograd has just made it. Or it has a graph (create_graph=True), which would be
+    lost."""
+    if gradient.requires_grad or not gradient.is_contiguous():
         return True
     return not fresh and (gradient._is_view() or gradient.untyped_storage().nbytes() > gradient.nbytes)

@@ -22,14 +22,19 @@ class AutomaticNames:
     """
 
     CYCLE = 1024
+    # As many operations of one name may be in flight in a job on one node.
+    LEAST_OF_GROUPS = 4
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counters: dict[str, itertools.cycle[int]] = {}
+        self._counters: dict[tuple[str, int], itertools.cycle[int]] = {}
 
-    def next(self, kind: str) -> str:
+    def next(self, kind: str, members: int = 1) -> str:
+        """`members`: how many names the caller makes of this one. With them the names of a kind and
+        number of members are `CYCLE`, or a few for each member."""
         with self._lock:
-            counter = self._counters.get(kind)
+            counter = self._counters.get((kind, members))
             if counter is None:
-                counter = self._counters[kind] = itertools.cycle(range(self.CYCLE))
+                cycle = max(self.LEAST_OF_GROUPS, self.CYCLE // max(members, 1))
+                counter = self._counters[kind, members] = itertools.cycle(range(cycle))
             return f"{kind}.noname.{next(counter)}"

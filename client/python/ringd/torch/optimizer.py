@@ -137,15 +137,15 @@ class DistributedMixin:
         self._reduction.set_passes_per_step(passes)
 
     @uncompiled
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """As the optimizer's own. Passes of ``backward_passes_per_step`` count from the beginning
-        again.
+    def zero_grad(self, *args: Any, **options: Any) -> None:
+        """As the optimizer's own, with its arguments. Passes of ``backward_passes_per_step`` count
+        from the beginning again.
 
         Gradients that are being reduced are waited for and thrown away; a warning says so the first
         time.
         """
         self._reduction.restart(self.param_groups)
-        super().zero_grad(set_to_none)  # type: ignore[misc]
+        super().zero_grad(*args, **options)  # type: ignore[misc]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(
