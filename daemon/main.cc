@@ -7,8 +7,10 @@
 //   SIGHUP           reopens log_file, and takes over the settings that may change while it runs
 //
 // Exit codes: daemon/service/exit_code.h.
+#include <pwd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
@@ -47,6 +49,11 @@ namespace {
 
 // How often the main thread looks at the links and at the drain's progress.
 constexpr std::chrono::milliseconds kLook{200};
+constexpr std::chrono::seconds kRetryLinks{1};
+// Of ringd.sysusers.
+constexpr char kServiceUser[] = "ringd";
+// What a start takes at most beside its waits for interfaces.
+constexpr std::chrono::seconds kStartTime{60};
 // The same while settings are read again.
 constexpr std::chrono::milliseconds kReloadLook{10};
 
@@ -78,6 +85,7 @@ void RaiseDescriptorLimit() {
 bool AwaitLinks(LinkWait& links, const Config& config, const ProcessSignals& signals,
                 ServiceManager& manager) {
   const Clock::time_point deadline = Clock::now() + config.link_timeout;
+  manager.Starting(std::chrono::ceil<std::chrono::seconds>(config.link_timeout) + kStartTime);
   for (;;) {
     if (const auto word = links.Look()) {
       LogInfo(*word);
@@ -90,14 +98,30 @@ bool AwaitLinks(LinkWait& links, const Config& config, const ProcessSignals& sig
 }
 
 // Takes the interfaces that carry data only now.
-void TakeLinks(LinkWait& links, Daemon& daemon, const Config& config) {
-  if (links.Ready()) return;
-  const auto word = links.Look();
-  if (word.has_value()) LogInfo(*word);
-  if (!links.Ready()) return;
-  const absl::Status status = daemon.UseLinks(config);
-  if (!status.ok()) LogError(absl::StrCat("these interfaces are not used: ", status.message()));
-}
+class LateLinks {
+ public:
+  explicit LateLinks(LinkWait& links) : links_(links), are_taken_(links.Ready()) {}
+
+  void Look(Daemon& daemon, const Config& config, Clock::time_point now) {
+    if (are_taken_ || now < next_look_) return;
+    if (const auto word = links_.Look()) LogInfo(*word);
+    if (!links_.Ready()) return;
+    // An address that has just come may have to wait for the kernel (IPv6 looks for duplicates).
+    const absl::Status status = daemon.UseLinks(config);
+    are_taken_ = status.ok();
+    next_look_ = now + kRetryLinks;
+    if (!are_taken_ && status.message() != trouble_) {
+      trouble_ = std::string(status.message());
+      LogError(absl::StrCat("these interfaces are not used yet: ", trouble_));
+    }
+  }
+
+ private:
+  LinkWait& links_;
+  bool are_taken_;
+  Clock::time_point next_look_;
+  std::string trouble_;
+};
 
 // What a serving ringd goes by, and how it was asked for: SIGHUP reads that again.
 struct Serving {
@@ -160,12 +184,13 @@ void RunUntilStopped(Daemon& daemon, Serving& serving, const ProcessSignals& sig
                      ServiceManager& manager, LinkWait& links) {
   Clock::time_point drain_deadline = Clock::time_point::max();
   bool draining = false;
+  LateLinks late_links(links);
   Reloader reloader([&] { return BeginReload(serving.line, daemon); });
   for (;;) {
     const int signal = signals.Wait(reloader.IsUnderWay() ? kReloadLook : kLook);
     const Clock::time_point now = Clock::now();
     manager.Watch(daemon.heartbeat(), now);
-    TakeLinks(links, daemon, serving.config);
+    late_links.Look(daemon, serving.config, now);
     if (signal == SIGHUP) {
       if (!draining) manager.Reloading();
       StartLogAnew();
@@ -259,6 +284,10 @@ int CheckOnThisMachine(LoadedConfig loaded) {
   }
   std::printf("the configuration is good (file: %s)\n",
               loaded.file.empty() ? "none" : loaded.file.c_str());
+  // Root may read and write what the service's user may not.
+  if (::geteuid() == 0 && ::getpwnam(kServiceUser) != nullptr) {  // NOLINT(concurrency-mt-unsafe)
+    std::printf("as root; as the service: runuser -u %s -- ringd --check-config\n", kServiceUser);
+  }
   return kExitDone;
 }
 

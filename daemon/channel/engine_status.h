@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "proto/base/text.h"
 #include "proto/rpc/engine_network.pb.h"
 
 namespace ringd {
@@ -15,15 +16,17 @@ namespace ringd {
 // Of a text that the other side has written, which is input.
 inline constexpr std::size_t kMostStatusBytes = std::size_t{64} << 10;
 
+// A text that is no UTF-8 is cleaned: the other side could not parse the message.
 inline void WriteStatus(const absl::Status& status, v1::EngineStatus* message) {
   message->set_code(static_cast<std::int32_t>(status.code()));
-  message->set_message(std::string(status.message()));
+  message->set_message(IsUtf8(status.message()) ? std::string(status.message())
+                                                : CleanLine(status.message()));
 }
 
 // The text is cut to kMostStatusBytes. absl takes any code; one that it does not know is kUnknown.
 inline absl::Status ReadStatus(const v1::EngineStatus& message) {
   return {static_cast<absl::StatusCode>(message.code()),
-          absl::string_view(message.message()).substr(0, kMostStatusBytes)};
+          CutToLength(message.message(), kMostStatusBytes)};
 }
 
 }  // namespace ringd

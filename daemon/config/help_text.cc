@@ -61,8 +61,9 @@ std::string HelpText() {
       "Usage: ringd [OPTIONS]\n\n"
       "Options:\n",
       Option("-h, --help", "print this"), Option("--version", "print the version"),
-      Option("--check-config",
-             "say whether ringd would start with the configuration, on this machine"),
+      Option(
+          "--check-config",
+          "say whether ringd would start with the configuration, on this machine and as this user"),
       Option("--print-config", "print all settings, and where each comes from"),
       Option("--config FILE", absl::StrCat("configuration file [default ", kDefaultConfigFile,
                                            " if there is one; RINGD_CONFIG]")),

@@ -23,6 +23,12 @@ constexpr char kNameIsThisHost[] =
     "; /etc/hosts gives this host's own name that address: for rank 0's node say node_name, or the "
     "address of its peer_interface (MASTER_ADDR, RINGD_RENDEZVOUS)";
 
+// What a door that is on another interface than the caller thinks looks like, too.
+constexpr char kNobodyListens[] =
+    "; no ringd listens at that address: it does not run, or serves its peer_interface alone, "
+    "whose "
+    "address ranks have to name then (of rank 0's node: MASTER_ADDR, RINGD_RENDEZVOUS)";
+
 // "4.2 s".
 std::string Seconds(Clock::duration duration) {
   const auto tenths = std::chrono::round<std::chrono::duration<std::int64_t, std::deci>>(duration);
@@ -58,9 +64,12 @@ Dial::Progress Dial::End(absl::StatusOr<DoorConnection> outcome) {
 Dial::Progress Dial::TryLater(std::string why, Clock::time_point now) {
   socket_.Reset();
   if (now + pause_ >= request_.deadline) {
+    const bool is_refused = absl::StrContains(why, std::strerror(ECONNREFUSED));
+    const char* const hint = absl::StartsWith(address(), kOwnNameOfDebian) ? kNameIsThisHost
+                             : is_refused                                  ? kNobodyListens
+                                                                           : "";
     return End(absl::DeadlineExceededError(
-        absl::StrCat("no connection to ", Whom(), " in ", Seconds(now - began_), ": ", why,
-                     absl::StartsWith(address(), kOwnNameOfDebian) ? kNameIsThisHost : "")));
+        absl::StrCat("no connection to ", Whom(), " in ", Seconds(now - began_), ": ", why, hint)));
   }
   dialler_.reset();
   // Whom the other side has let wait need not wait here, too.

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -31,7 +32,7 @@ void GpuFinder::Find(Tell tell) {
   {
     MutexLock lock(mutex_);
     const bool is_fresh = has_found_ && Clock::now() - found_at_ < options_.kept;
-    if (!is_stopping_ && !is_fresh) {
+    if (!is_stopping_ && !is_fresh && HasThread()) {
       Wait({Clock::time_point::max(), std::move(tell)});
       return;
     }
@@ -44,7 +45,7 @@ void GpuFinder::Recall(Clock::duration patience, Tell tell) {
   v1::GpusReply known;
   {
     MutexLock lock(mutex_);
-    if (!is_stopping_ && !has_found_) {
+    if (!is_stopping_ && !has_found_ && HasThread()) {
       Wait({Clock::now() + patience, std::move(tell)});
       return;
     }
@@ -53,9 +54,18 @@ void GpuFinder::Recall(Clock::duration patience, Tell tell) {
   tell(known);
 }
 
+bool GpuFinder::HasThread() {
+  if (thread_.joinable()) return true;
+  try {
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::system_error&) {
+    return false;
+  }
+  return true;
+}
+
 void GpuFinder::Wait(Waiter waiter) {
   waiters_.push_back(std::move(waiter));
-  if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
   const std::uint64_t one = 1;
   // Fails only if it is full, and then it wakes as well.
   (void)!::write(wake_.get(), &one, sizeof one);

@@ -70,6 +70,9 @@ class GpuFinder {
     bool is_over = false;
   };
 
+  // False: the process has no thread left to give.
+  bool HasThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Precondition: HasThread().
   void Wait(Waiter waiter) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
   void Look() ABSL_LOCKS_EXCLUDED(mutex_);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/peers/schedule_conversion.h"
+#include "proto/base/text.h"
 #include "proto/door/hmac.h"
 #include "proto/operations/operation_traits.h"
 
@@ -140,7 +141,7 @@ void Job::OnCoordinatorMessage(v1::CoordinatorMessage message, Clock::time_point
       return;
     case v1::CoordinatorMessage::kFailure: {
       const auto code = static_cast<absl::StatusCode>(message.failure().code());
-      std::string text = message.failure().text().substr(0, 4096);
+      std::string text(CutToLength(message.failure().text(), 4096));
       if (message.failure().node_lost() && world_.communicator != nullptr) {
         absl::StrAppend(&text, " ", DescribeInFlight());
       }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/jobs/job.h"
+#include "proto/base/text.h"
 #include "proto/types/ids.h"
 
 namespace ringd {
@@ -234,7 +235,7 @@ void Job::OnOrderInquiry(CommunicatorPart& part, const v1::OrderInquiry& inquiry
 void Job::OnCommunicatorRefused(const v1::CommunicatorRefused& refused) {
   const auto code = static_cast<absl::StatusCode>(refused.code());
   const absl::Status why(code == absl::StatusCode::kOk ? absl::StatusCode::kAborted : code,
-                         refused.text().substr(0, 4096));
+                         CutToLength(refused.text(), 4096));
   const std::set<int> asked(refused.asked().begin(), refused.asked().end());
   AnswerAsks([&](const Ask& ask) { return ask.name == refused.name() && asked.contains(ask.rank); },
              why, {});

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "daemon/jobs/job.h"
 #include "proto/base/proc_stat.h"
+#include "proto/base/text.h"
 
 namespace ringd {
 namespace {
@@ -177,7 +178,7 @@ std::optional<v1::Stall> Job::DescribeStall(const CommunicatorPart& part,
   v1::Stall stall;
   stall.set_seconds(part.verdict.waiting_seconds() +
                     std::chrono::duration<double>(now - part.verdict_at).count());
-  stall.set_why(part.verdict.why().substr(0, kWhyBytes));
+  stall.set_why(std::string(CutToLength(part.verdict.why(), kWhyBytes)));
   *stall.mutable_ranks() = part.verdict.ranks();
   stall.set_ranks_left_out(part.verdict.ranks_left_out());
   for (const v1::StalledTensor& tensor : part.verdict.tensors()) {

@@ -3,10 +3,10 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 
 namespace ringd {
@@ -85,9 +85,9 @@ std::string FormatTextLine(std::chrono::system_clock::time_point time, absl::str
   for (const auto& [key, value] : line.fields) {
     absl::StrAppend(&text, " ", key, "=");
     // Quoted where a reader could not tell where the value ends.
-    const bool quote = absl::StrContains(value, ' ') || absl::StrContains(value, '=');
+    const bool quote = value.find_first_of(" =\"") != std::string::npos;
     if (quote) text += '"';
-    AppendEscaped(text, value);
+    AppendEscaped(text, absl::StrReplaceAll(value, {{"\"", "\\x22"}}));
     if (quote) text += '"';
   }
   return text;

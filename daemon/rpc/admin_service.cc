@@ -23,34 +23,36 @@ class AdminService final : public v1::Admin::CallbackService {
   using v1::Admin::CallbackService::ReportExit;
   using v1::Admin::CallbackService::TraceJob;
 
-  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext*, const v1::GetStatusRequest*,
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext*,
+                                      const v1::GetStatusRequest* request,
                                       v1::StatusReply* reply) override {
-    return Serve(calls_, reply,
+    return Serve(calls_, *request, reply,
                  [&](auto answer) { engine_->GetStatus(caller_, std::move(answer)); });
   }
 
-  grpc::ServerUnaryReactor* GetGpus(grpc::CallbackServerContext*, const v1::GetGpusRequest*,
+  grpc::ServerUnaryReactor* GetGpus(grpc::CallbackServerContext*, const v1::GetGpusRequest* request,
                                     v1::GpusReply* reply) override {
-    return Serve(calls_, reply, [&](auto answer) { engine_->GetGpus(caller_, std::move(answer)); });
+    return Serve(calls_, *request, reply,
+                 [&](auto answer) { engine_->GetGpus(caller_, std::move(answer)); });
   }
 
   grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext*, const v1::DrainRequest* request,
                                   v1::DrainReply* reply) override {
-    return Serve(calls_, reply,
+    return Serve(calls_, *request, reply,
                  [&](auto answer) { engine_->Drain(caller_, *request, std::move(answer)); });
   }
 
   grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext*,
                                      const v1::ListJobsRequest* request,
                                      v1::JobsReply* reply) override {
-    return Serve(calls_, reply,
+    return Serve(calls_, *request, reply,
                  [&](auto answer) { engine_->ListJobs(caller_, *request, std::move(answer)); });
   }
 
   grpc::ServerUnaryReactor* ListCommunicators(grpc::CallbackServerContext*,
                                               const v1::ListCommunicatorsRequest* request,
                                               v1::CommunicatorsReply* reply) override {
-    return Serve(calls_, reply, [&](auto answer) {
+    return Serve(calls_, *request, reply, [&](auto answer) {
       engine_->ListCommunicators(caller_, *request, std::move(answer));
     });
   }
@@ -58,20 +60,20 @@ class AdminService final : public v1::Admin::CallbackService {
   grpc::ServerUnaryReactor* ListQueues(grpc::CallbackServerContext*,
                                        const v1::ListQueuesRequest* request,
                                        v1::QueuesReply* reply) override {
-    return Serve(calls_, reply,
+    return Serve(calls_, *request, reply,
                  [&](auto answer) { engine_->ListQueues(caller_, *request, std::move(answer)); });
   }
 
   grpc::ServerUnaryReactor* TraceJob(grpc::CallbackServerContext*, const v1::TraceRequest* request,
                                      v1::TraceReply* reply) override {
-    return Serve(calls_, reply,
+    return Serve(calls_, *request, reply,
                  [&](auto answer) { engine_->TraceJob(caller_, *request, std::move(answer)); });
   }
 
   grpc::ServerUnaryReactor* ReportExit(grpc::CallbackServerContext*,
                                        const v1::ReportExitRequest* request,
                                        v1::ReportExitReply* reply) override {
-    return Serve(calls_, reply,
+    return Serve(calls_, *request, reply,
                  [&](auto answer) { engine_->ReportExit(caller_, *request, std::move(answer)); });
   }
 

@@ -2,6 +2,7 @@
 #ifndef RINGD_DAEMON_RPC_CALL_ANSWER_H_
 #define RINGD_DAEMON_RPC_CALL_ANSWER_H_
 
+#include <google/protobuf/message.h>
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
@@ -44,8 +45,10 @@ class CallReactor final : public grpc::ServerUnaryReactor {
     CallReactor* reactor_ ABSL_GUARDED_BY(mutex_);
   };
 
-  explicit CallReactor(CountedPlaces::Place place)
-      : under_way_(std::make_shared<UnderWay>(this, std::move(place))) {}
+  // `request`: the place of what gRPC keeps of the call as long as this lives.
+  CallReactor(CountedPlaces::Place place, CountedPlaces::Place request)
+      : under_way_(std::make_shared<UnderWay>(this, std::move(place))),
+        request_(std::move(request)) {}
 
   const std::shared_ptr<UnderWay>& under_way() const noexcept { return under_way_; }
   // Kept until gRPC is done with it.
@@ -80,6 +83,7 @@ class CallReactor final : public grpc::ServerUnaryReactor {
 
  private:
   const std::shared_ptr<UnderWay> under_way_;
+  const CountedPlaces::Place request_;
   CountedPlaces::Place reply_;
   Mutex mutex_;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
@@ -109,13 +113,21 @@ Answer<Reply> AnswerTo(const CallReactor& reactor, std::shared_ptr<UserCalls> ca
 // Serves a call: `ask` gets the Answer, and hands it to the engine. If it returns a function, that
 // tells the engine that the caller has gone.
 template <typename Reply, typename Ask>
-grpc::ServerUnaryReactor* Serve(const std::shared_ptr<UserCalls>& calls, Reply* reply, Ask ask) {
+grpc::ServerUnaryReactor* Serve(const std::shared_ptr<UserCalls>& calls,
+                                const google::protobuf::Message& request, Reply* reply, Ask ask) {
   CountedPlaces::Place place = calls->calls.Take();
+  CountedPlaces::Place kept = calls->request_bytes.Take(request.SpaceUsedLong());
   const bool has_place = place != nullptr;
+  const bool has_room = kept != nullptr;
   // It outlives this function, which gRPC waits for.
-  auto* const reactor = new CallReactor(std::move(place));
+  auto* const reactor = new CallReactor(std::move(place), std::move(kept));
   Answer<Reply> answer = AnswerTo(*reactor, calls, reply);
-  if (!has_place) {
+  if (!has_room) {
+    answer(absl::ResourceExhaustedError(
+               absl::StrCat("requests of this user that wait for an answer take more than ",
+                            calls->request_bytes.most() >> 20, " MiB")),
+           {});
+  } else if (!has_place) {
     answer(absl::ResourceExhaustedError(absl::StrCat(calls->calls.most(),
                                                      " calls of this user wait for an answer, as ",
                                                      "many as one user may have")),

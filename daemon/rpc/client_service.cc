@@ -44,19 +44,20 @@ class ClientService final : public v1::Client::CallbackService {
   grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context,
                                  const v1::JoinRequest* request, v1::JoinReply* reply) override {
     // It may wait for minutes, so the engine hears if its caller goes.
-    return Serve(calls_, reply, [&](Answer<v1::JoinReply> answer) -> std::function<void()> {
-      if (const auto token = TokenOf(*context)) {
-        return engine_->Join(caller_, *token, *request, std::move(answer));
-      }
-      answer(MissingToken(), {});
-      return [] {};
-    });
+    return Serve(calls_, *request, reply,
+                 [&](Answer<v1::JoinReply> answer) -> std::function<void()> {
+                   if (const auto token = TokenOf(*context)) {
+                     return engine_->Join(caller_, *token, *request, std::move(answer));
+                   }
+                   answer(MissingToken(), {});
+                   return [] {};
+                 });
   }
 
   grpc::ServerUnaryReactor* RegisterTensors(grpc::CallbackServerContext* context,
                                             const v1::RegisterTensorsRequest* request,
                                             v1::RegisterTensorsReply* reply) override {
-    return WithToken(context, reply, [&](absl::string_view token, auto answer) {
+    return WithToken(context, *request, reply, [&](absl::string_view token, auto answer) {
       engine_->RegisterTensors(caller_, token, *request, std::move(answer));
     });
   }
@@ -64,7 +65,7 @@ class ClientService final : public v1::Client::CallbackService {
   grpc::ServerUnaryReactor* UnregisterTensors(grpc::CallbackServerContext* context,
                                               const v1::UnregisterTensorsRequest* request,
                                               v1::UnregisterTensorsReply* reply) override {
-    return WithToken(context, reply, [&](absl::string_view token, auto answer) {
+    return WithToken(context, *request, reply, [&](absl::string_view token, auto answer) {
       engine_->UnregisterTensors(caller_, token, *request, std::move(answer));
     });
   }
@@ -72,7 +73,7 @@ class ClientService final : public v1::Client::CallbackService {
   grpc::ServerUnaryReactor* CreateCommunicator(grpc::CallbackServerContext* context,
                                                const v1::CreateCommunicatorRequest* request,
                                                v1::CreateCommunicatorReply* reply) override {
-    return WithToken(context, reply, [&](absl::string_view token, auto answer) {
+    return WithToken(context, *request, reply, [&](absl::string_view token, auto answer) {
       engine_->CreateCommunicator(caller_, token, *request, std::move(answer));
     });
   }
@@ -80,7 +81,7 @@ class ClientService final : public v1::Client::CallbackService {
   grpc::ServerUnaryReactor* DestroyCommunicator(grpc::CallbackServerContext* context,
                                                 const v1::DestroyCommunicatorRequest* request,
                                                 v1::DestroyCommunicatorReply* reply) override {
-    return WithToken(context, reply, [&](absl::string_view token, auto answer) {
+    return WithToken(context, *request, reply, [&](absl::string_view token, auto answer) {
       engine_->DestroyCommunicator(caller_, token, *request, std::move(answer));
     });
   }
@@ -88,7 +89,7 @@ class ClientService final : public v1::Client::CallbackService {
   grpc::ServerUnaryReactor* DescribeMismatch(grpc::CallbackServerContext* context,
                                              const v1::DescribeMismatchRequest* request,
                                              v1::DescribeMismatchReply* reply) override {
-    return WithToken(context, reply, [&](absl::string_view token, auto answer) {
+    return WithToken(context, *request, reply, [&](absl::string_view token, auto answer) {
       engine_->DescribeMismatch(caller_, token, *request, std::move(answer));
     });
   }
@@ -96,7 +97,7 @@ class ClientService final : public v1::Client::CallbackService {
   grpc::ServerUnaryReactor* OpenDevice(grpc::CallbackServerContext* context,
                                        const v1::OpenDeviceRequest* request,
                                        v1::OpenDeviceReply* reply) override {
-    return WithToken(context, reply, [&](absl::string_view token, auto answer) {
+    return WithToken(context, *request, reply, [&](absl::string_view token, auto answer) {
       engine_->OpenDevice(caller_, token, *request, std::move(answer));
     });
   }
@@ -104,27 +105,30 @@ class ClientService final : public v1::Client::CallbackService {
   grpc::ServerUnaryReactor* AgreeOnDevices(grpc::CallbackServerContext* context,
                                            const v1::AgreeOnDevicesRequest* request,
                                            v1::AgreeOnDevicesReply* reply) override {
-    return WithToken(context, reply, [&](absl::string_view token, auto answer) {
+    return WithToken(context, *request, reply, [&](absl::string_view token, auto answer) {
       engine_->AgreeOnDevices(caller_, token, *request, std::move(answer));
     });
   }
 
   grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* context,
                                   const v1::LeaveRequest* request, v1::LeaveReply* reply) override {
-    return WithToken(context, reply, [&](absl::string_view token, auto answer) {
+    return WithToken(context, *request, reply, [&](absl::string_view token, auto answer) {
       engine_->Leave(caller_, token, *request, std::move(answer));
     });
   }
 
-  grpc::ServerUnaryReactor* Ping(grpc::CallbackServerContext*, const v1::PingRequest*,
+  grpc::ServerUnaryReactor* Ping(grpc::CallbackServerContext*, const v1::PingRequest* request,
                                  v1::PingReply* reply) override {
-    return Serve(calls_, reply, [](Answer<v1::PingReply> answer) { answer(absl::OkStatus(), {}); });
+    return Serve(calls_, *request, reply,
+                 [](Answer<v1::PingReply> answer) { answer(absl::OkStatus(), {}); });
   }
 
  private:
   template <typename Reply, typename Ask>
-  grpc::ServerUnaryReactor* WithToken(grpc::CallbackServerContext* context, Reply* reply, Ask ask) {
-    return Serve(calls_, reply, [&](Answer<Reply> answer) {
+  grpc::ServerUnaryReactor* WithToken(grpc::CallbackServerContext* context,
+                                      const google::protobuf::Message& request, Reply* reply,
+                                      Ask ask) {
+    return Serve(calls_, request, reply, [&](Answer<Reply> answer) {
       if (const auto token = TokenOf(*context)) {
         ask(*token, std::move(answer));
       } else {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "proto/base/text.h"
 
 namespace ringd {
 
@@ -16,7 +17,7 @@ inline grpc::Status ToGrpcStatus(const absl::Status& status) {
   constexpr std::size_t kMaxText = 2048;
   if (status.ok()) return grpc::Status::OK;
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
-                      std::string(status.message().substr(0, kMaxText)));
+                      std::string(CutToLength(status.message(), kMaxText)));
 }
 
 }  // namespace ringd

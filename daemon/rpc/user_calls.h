@@ -16,13 +16,17 @@ struct UserCalls {
   struct Limits {
     // At once: until the engine has answered and gRPC is done with it.
     std::size_t calls = 4096;
+    // Of requests as they lie in memory, which can be many times what was sent: as long.
+    std::size_t request_bytes = std::size_t{256} << 20;
     // Of replies that callers have not taken yet.
     std::size_t reply_bytes = std::size_t{256} << 20;
   };
 
-  explicit UserCalls(const Limits& limits) : calls(limits.calls), reply_bytes(limits.reply_bytes) {}
+  explicit UserCalls(const Limits& limits)
+      : calls(limits.calls), request_bytes(limits.request_bytes), reply_bytes(limits.reply_bytes) {}
 
   CountedPlaces calls;
+  CountedPlaces request_bytes;
   CountedPlaces reply_bytes;
 };
 

@@ -30,6 +30,10 @@ ServiceManager::ServiceManager() {
 
 void ServiceManager::Status(absl::string_view status) { Notify(absl::StrCat("STATUS=", status)); }
 
+void ServiceManager::Starting(std::chrono::seconds time) {
+  Notify(absl::StrCat("EXTEND_TIMEOUT_USEC=", std::chrono::microseconds(time).count()));
+}
+
 void ServiceManager::Ready(absl::string_view status) {
   Notify(absl::StrCat("READY=1\nSTATUS=", status));
 }

@@ -23,6 +23,8 @@ class ServiceManager {
 
   // What ringd does just now, for people who ask systemd.
   void Status(absl::string_view status);
+  // Ready() will come within `time`, or this again: longer than systemd waits by itself.
+  void Starting(std::chrono::seconds time);
   void Ready(absl::string_view status);
   void Stopping(absl::string_view status);
   // Ready() tells that it has ended.

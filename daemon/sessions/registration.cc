@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/text.h"
 #include "proto/operations/operation_traits.h"
 
 namespace ringd {
@@ -10,8 +11,7 @@ namespace {
 
 absl::Status Wrong(const v1::TensorDescription& description, absl::string_view what) {
   return absl::InvalidArgumentError(
-      absl::StrCat("tensor '", absl::string_view(description.name()).substr(0, kMaxTensorNameBytes),
-                   "': ", what));
+      absl::StrCat("tensor '", CutToLength(description.name(), kMaxTensorNameBytes), "': ", what));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/channel/engine_status.h"
 #include "daemon/sessions/notice_queue.h"
+#include "daemon/supervisor/part_count.h"
 #include "proto/base/errno_status.h"
 #include "proto/base/unix_socket.h"
 
@@ -17,6 +18,9 @@ namespace {
 
 // An engine speaks once a second, if only to say that it lives.
 constexpr auto kSilence = std::chrono::seconds(10);
+
+// More than any job's members, plans or addresses have.
+constexpr std::size_t kMostParts = 200'000;
 
 double UnixSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -288,6 +292,10 @@ std::string EngineClient::why_ended() {
 }
 
 void EngineClient::OnFrame(const ChannelFrame& frame) {
+  // What is parsed takes many times its bytes if it has many small parts.
+  if (CountParts(*v1::FromEngine::descriptor(), frame.bytes, kMostParts + 1).all > kMostParts) {
+    return End(absl::StrCat("has sent a frame of more than ", kMostParts, " parts"));
+  }
   v1::FromEngine word;
   if (!word.ParseFromString(frame.bytes)) return End("has sent what is no frame");
   {

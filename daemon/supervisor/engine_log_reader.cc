@@ -9,6 +9,7 @@
 #include "daemon/logging/engine_log.h"
 #include "daemon/logging/log.h"
 #include "daemon/logging/log_line.h"
+#include "proto/base/text.h"
 
 namespace ringd {
 namespace {
@@ -83,8 +84,9 @@ void EngineLogReader::TakeLine(absl::string_view line, Clock::time_point now) {
 
 void EngineLogReader::Remember(absl::string_view message) {
   if (!HasLetter(message) || IsOfBacktrace(message)) return;
-  last_line_ = EscapeControls(message.substr(0, kMostShown));
-  last_line_.resize(std::min(last_line_.size(), kMostShown));
+  // It goes into messages of protobuf's, which have to be UTF-8.
+  const std::string clean = CleanLine(EscapeControls(CutToLength(message, kMostShown)));
+  last_line_ = std::string(CutToLength(clean, kMostShown));
 }
 
 void EngineLogReader::TellHeldBack() {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "daemon/config/fusion_setting.h"
 #include "daemon/config/host_port.h"
+#include "proto/base/text.h"
 #include "proto/types/job_weight.h"
 
 namespace ringd {
@@ -32,7 +33,7 @@ absl::Status CheckWishes(const v1::JoinRequest& request, const Config& config) {
   if (request.fusion().empty()) return absl::OkStatus();
   const absl::Status fusion = ParseFusion(request.fusion()).status();
   if (fusion.ok()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(who, "fusion '", request.fusion().substr(0, 64),
+  return absl::InvalidArgumentError(absl::StrCat(who, "fusion '", CutToLength(request.fusion(), 64),
                                                  "' (RINGD_FUSION); ", fusion.message()));
 }
 

@@ -13,21 +13,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "proto/base/mutex.h"
 
 namespace ringd {
-
-// What becomes an object of its own when bytes are parsed: messages and strings, which take much
-// more memory than bytes on the wire.
-struct PartCount {
-  std::size_t all = 0;
-  std::size_t rows = 0;  // those that are in no other: jobs, communicators
-};
-
-// Of `bytes` as a `type`. Stops beyond `most`. What is malformed is counted up to there.
-PartCount CountParts(const google::protobuf::Descriptor& type, absl::string_view bytes,
-                     std::size_t most);
 
 // Gathers answers, and keeps as many of them as fit. If all don't, the longest answer of the user
 // with most goes, again and again: nobody makes others' jobs disappear from an operator's list.

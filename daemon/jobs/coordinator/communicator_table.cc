@@ -12,16 +12,6 @@ namespace {
 
 constexpr std::size_t kRanksNamed = 16;
 
-std::string NameRanks(std::span<const int> ranks) {
-  const auto named = ranks.subspan(0, std::min(ranks.size(), kRanksNamed));
-  std::string text = absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
-                                  absl::StrJoin(named.begin(), named.end(), ", "));
-  if (ranks.size() > named.size()) {
-    absl::StrAppend(&text, " and ", ranks.size() - named.size(), " more");
-  }
-  return text;
-}
-
 bool HaveCommonRank(const std::vector<int>& a, const std::vector<int>& b) {
   return std::any_of(a.begin(), a.end(),
                      [&b](int rank) { return std::find(b.begin(), b.end(), rank) != b.end(); });
@@ -33,6 +23,16 @@ std::string DescribeCommunicator(const AskedCommunicator& asked) {
 }
 
 }  // namespace
+
+std::string NameRanks(std::span<const int> ranks) {
+  const auto named = ranks.subspan(0, std::min(ranks.size(), kRanksNamed));
+  std::string text = absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
+                                  absl::StrJoin(named.begin(), named.end(), ", "));
+  if (ranks.size() > named.size()) {
+    absl::StrAppend(&text, " and ", ranks.size() - named.size(), " more");
+  }
+  return text;
+}
 
 absl::Status CommunicatorTable::Check(int rank, const AskedCommunicator& asked) const {
   std::set<int> distinct;

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -14,6 +15,9 @@
 #include "proto/base/clock.h"
 
 namespace ringd {
+
+// "ranks 0, 1, 4", or of many the first ones and how many more.
+std::string NameRanks(std::span<const int> ranks);
 
 struct AskedCommunicator {
   std::string name;

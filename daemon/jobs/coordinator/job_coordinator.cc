@@ -6,12 +6,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/jobs/coordinator/ring_order.h"
+#include "proto/base/text.h"
 
 namespace ringd {
 namespace {
 
 // Who is turned away may come again and again.
 constexpr std::size_t kTurnedAwayNamed = 3;
+constexpr std::size_t kNodesNamed = 16;
 
 // Who is missing is told so often at most, and so many of them.
 constexpr std::chrono::milliseconds kBetweenGatherings{500};
@@ -28,7 +30,7 @@ v1::CoordinatorMessage FailureMessage(const absl::Status& cause, bool node_lost 
 absl::Status ToStatus(const v1::Failure& failure) {
   const auto code = static_cast<absl::StatusCode>(failure.code());
   return absl::Status(code == absl::StatusCode::kOk ? absl::StatusCode::kAborted : code,
-                      failure.text().substr(0, 4096));
+                      CutToLength(failure.text(), 4096));
 }
 
 }  // namespace
@@ -54,10 +56,18 @@ LogFields JobCoordinator::Fields() const {
 
 std::string JobCoordinator::DescribePresent() const {
   std::vector<std::string> parts;
+  std::size_t left_out = 0;
   for (const auto& [link, node] : nodes_) {
-    if (!node.ranks.empty()) parts.push_back(DescribeNode(node));
+    if (node.ranks.empty()) continue;
+    if (parts.size() < kNodesNamed) {
+      parts.push_back(DescribeNode(node));
+    } else {
+      ++left_out;
+    }
   }
-  return parts.empty() ? "nobody" : absl::StrJoin(parts, ", ");
+  if (parts.empty()) return "nobody";
+  return absl::StrCat(absl::StrJoin(parts, ", "),
+                      left_out > 0 ? absl::StrCat(" and ", left_out, " more nodes") : "");
 }
 
 std::vector<int> JobCoordinator::MissingRanks() const {
@@ -107,7 +117,8 @@ void JobCoordinator::AddNode(LinkId link, const v1::Hello& hello, Clock::time_po
   }
   if (hello.fusion() != options_.asked_fusion) {
     const auto asked = [](absl::string_view fusion) {
-      return fusion.empty() ? std::string("nothing") : absl::StrCat("'", fusion.substr(0, 64), "'");
+      return fusion.empty() ? std::string("nothing")
+                            : absl::StrCat("'", CutToLength(fusion, 64), "'");
     };
     Fail(absl::InvalidArgumentError(
         absl::StrCat("job '", options_.job_id, "': the ranks on ", hello.node_name(), " ask for ",
@@ -346,8 +357,7 @@ void JobCoordinator::Advance(Clock::time_point now) {
     Fail(absl::DeadlineExceededError(absl::StrCat(
         "job '", options_.job_id, "' could not start within ",
         std::chrono::duration_cast<std::chrono::milliseconds>(options_.start_timeout).count() / 1e3,
-        " s: ", missing.size() == 1 ? "rank " : "ranks ", absl::StrJoin(missing, ", "),
-        " did not join; present: ", DescribePresent(),
+        " s: ", NameRanks(missing), " did not join; present: ", DescribePresent(),
         turned_away_.empty() ? "" : "; turned away: ", absl::StrJoin(turned_away_, "; "))));
   }
   if (state_ == State::kJoining && gathering_untold_) TellWhoIsMissing(now);

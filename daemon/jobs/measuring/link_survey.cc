@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/text.h"
 
 namespace ringd {
 
@@ -20,7 +21,7 @@ absl::Status LinkSurvey::Add(StreamId node, const v1::LinkReport& report) {
   if (found == nodes_.end() || reported_[from]) {
     return absl::InvalidArgumentError("a report of links that nobody asked for");
   }
-  if (!report.error().empty()) return absl::UnavailableError(report.error().substr(0, 512));
+  if (!report.error().empty()) return absl::UnavailableError(CutToLength(report.error(), 512));
   std::vector<bool> seen(nodes_.size(), false);
   for (const v1::ProbedLink& probed : report.links()) {
     const std::size_t to = probed.node();

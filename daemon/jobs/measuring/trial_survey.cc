@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/peers/measurement_conversion.h"
 #include "proto/base/median.h"
+#include "proto/base/text.h"
 
 namespace ringd {
 
@@ -19,7 +20,7 @@ absl::Status TrialSurvey::Add(StreamId node, const v1::TrialReport& report) {
   if (!has(nodes_) || has(reported_)) {
     return absl::InvalidArgumentError("a report of all-reduces that nobody asked for");
   }
-  if (!report.error().empty()) return absl::UnavailableError(report.error().substr(0, 512));
+  if (!report.error().empty()) return absl::UnavailableError(CutToLength(report.error(), 512));
   absl::StatusOr<std::vector<AllReduceTimes>> times = FromProto(report.times());
   if (!times.ok()) return times.status();
   if (!reports_.empty() && times->size() != reports_.front().size()) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/config/host_port.h"
+#include "proto/base/text.h"
 #include "proto/rank_exchange/rank_exchange_segment.h"
 
 namespace ringd {
@@ -47,7 +48,7 @@ RingChoice FromProto(const v1::RingChoice& message, std::size_t node_count) {
   for (const RingSource source : kRingSources) {
     if (message.source() == Name(source)) ring.source = source;
   }
-  ring.misfit = message.misfit().substr(0, kLongestMisfit);
+  ring.misfit = std::string(CutToLength(message.misfit(), kLongestMisfit));
   const auto links = static_cast<int>(node_count * node_count);
   if (message.latency_us_size() != links || message.gbit_per_second_size() != links) return ring;
   LinkMatrix matrix(node_count);
@@ -260,10 +261,10 @@ absl::StatusOr<Membership> FromProto(const v1::Membership& message) {
       message.chunk_bytes() == 0) {
     return absl::InvalidArgumentError("the coordinator sent a membership that makes no sense");
   }
-  membership.rank_exchange = {message.rank_exchange().offered(),
-                              message.rank_exchange().limit_bytes(),
-                              message.rank_exchange().flat_bytes(),
-                              message.rank_exchange().why_not().substr(0, kLongestReason)};
+  membership.rank_exchange = {
+      message.rank_exchange().offered(), message.rank_exchange().limit_bytes(),
+      message.rank_exchange().flat_bytes(),
+      std::string(CutToLength(message.rank_exchange().why_not(), kLongestReason))};
   if (membership.rank_exchange.offered) {
     if (absl::Status status = CheckOffer(membership); !status.ok()) return status;
   }
@@ -276,7 +277,7 @@ std::string PrintableProgram(absl::string_view name) {
   if (const std::size_t slash = name.rfind('/'); slash != absl::string_view::npos) {
     name.remove_prefix(slash + 1);
   }
-  std::string text(name.substr(0, kMaxNameBytes));
+  std::string text(CutToLength(name, kMaxNameBytes));
   for (char& c : text) {
     if (c < ' ' || c > '~') c = '?';
   }

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -237,7 +238,9 @@ bool PlanStore::IsWorthMeasuring(const std::vector<std::string>& names,
                                  std::int64_t unix_seconds) const {
   MutexLock lock(mutex_);
   const auto found = unmeasured_.find(names);
-  return found == unmeasured_.end() || unix_seconds - found->second >= kRetryAfter.count();
+  // One of a clock that was ahead, or of an engine that says anything, is worth nothing.
+  return found == unmeasured_.end() || found->second > unix_seconds ||
+         found->second <= unix_seconds - kRetryAfter.count();
 }
 
 void PlanStore::KeepLocked() {
@@ -247,8 +250,12 @@ void PlanStore::KeepLocked() {
   if (writing_) return;
   if (writer_.joinable()) writer_.join();  // it is past its last look at our members
   writing_ = true;
-  writer_ = std::thread([this] { Write(); });
-  ::pthread_setname_np(writer_.native_handle(), "ringd-plans");
+  try {
+    writer_ = std::thread([this] { Write(); });
+    ::pthread_setname_np(writer_.native_handle(), "ringd-plans");
+  } catch (const std::system_error&) {
+    writing_ = false;  // there are no threads left; it stays dirty for the next time
+  }
 }
 
 void PlanStore::TrimLocked() {

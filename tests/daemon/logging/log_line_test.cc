@@ -31,6 +31,8 @@ TEST_CASE("FormatTextLine: whatever a name holds, the line stays one line and ga
   CHECK(FormatTextLine(kTime, "info", payload) ==
         "2026-11-21T12:00:00.000123Z info    first\\x0asecond\\x1erank=9 "
         "job=\"a b=c\\x1erank=7\\x0a\"");
+  CHECK(FormatTextLine(kTime, "info", PackLogPayload("m", {.job = "x\" rank=0 z=\""})) ==
+        "2026-11-21T12:00:00.000123Z info    m job=\"x\\x22 rank=0 z=\\x22\"");
 }
 
 TEST_CASE("FormatJsonLine: is one JSON object with typed fields, whatever the message holds") {

@@ -77,12 +77,13 @@ std::shared_ptr<grpc::Channel> Connect(LocalServer& server, const Caller& caller
 // A call that nobody answers, until it is given up.
 class SilentCall {
  public:
-  explicit SilentCall(const std::shared_ptr<grpc::Channel>& channel)
-      : stub_(v1::Client::NewStub(channel)) {
+  explicit SilentCall(const std::shared_ptr<grpc::Channel>& channel,
+                      v1::CreateCommunicatorRequest request = {})
+      : stub_(v1::Client::NewStub(channel)), request_(std::move(request)) {
     context_.AddMetadata(kSessionTokenKey, "token");
     context_.set_deadline(std::chrono::system_clock::now() + seconds(100));
     done_ = std::async(std::launch::async,
-                       [this] { return stub_->CreateCommunicator(&context_, {}, &reply_); });
+                       [this] { return stub_->CreateCommunicator(&context_, request_, &reply_); });
   }
   grpc::Status GiveUp() {
     context_.TryCancel();
@@ -92,6 +93,7 @@ class SilentCall {
 
  private:
   std::unique_ptr<v1::Client::Stub> stub_;
+  const v1::CreateCommunicatorRequest request_;
   grpc::ClientContext context_;
   v1::CreateCommunicatorReply reply_;
   std::future<grpc::Status> done_;
@@ -143,6 +145,27 @@ TEST_CASE(
   const auto end = Clock::now() + seconds(30);
   while (!served && Clock::now() < end) served = Ping(channel).ok();
   CHECK(served);
+}
+
+TEST_CASE("LocalServer: requests count as what they are in memory, also fields that nobody knows") {
+  SilentEngine engine;
+  auto server = LocalServer::Start(&engine, {.request_bytes = 1 << 20});
+  REQUIRE(server.ok());
+  const auto channel = Connect(**server, {1001});
+  v1::CreateCommunicatorRequest request;
+  std::string unknown;
+  constexpr int kFields = 20'000;
+  for (int i = 0; i < kFields; ++i) unknown += std::string("\xfa\x7f\0", 3);  // field 2047: ""
+  REQUIRE(request.ParseFromString(unknown));
+  REQUIRE(unknown.size() < 100'000);
+  SilentCall first(channel, request);
+  REQUIRE(engine.AwaitCalls(1));
+  SilentCall second(channel, request);
+  const grpc::Status refused = second.Await();
+  CHECK(refused.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
+  CHECK_THAT(refused.error_message(), Catch::Matchers::Contains("take more than 1 MiB"));
+  engine.AnswerAll();
+  CHECK(first.Await().ok());
 }
 
 TEST_CASE("LocalServer: a reply that is longer than the bound comes if it is the only one") {

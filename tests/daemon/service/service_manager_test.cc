@@ -66,6 +66,14 @@ struct Folder {
   std::string path;
 };
 
+TEST_CASE("ServiceManager: a start that takes long says how long") {
+  const std::string name = "@ringd-service-manager-test-start";
+  Receiver receiver(name);
+  ServiceManager manager;
+  manager.Starting(std::chrono::seconds(330));
+  CHECK(receiver.Next() == "EXTEND_TIMEOUT_USEC=330000000");
+}
+
 TEST_CASE("ServiceManager: says what state ringd is in, by path or by an abstract name") {
   const Folder folder;
   const bool abstract = GENERATE(false, true);

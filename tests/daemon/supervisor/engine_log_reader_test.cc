@@ -6,6 +6,7 @@
 
 #include "daemon/logging/engine_log.h"
 #include "daemon/logging/log_line.h"
+#include "proto/base/text.h"
 #include "tests/daemon/supervisor/captured_log.h"
 
 namespace ringd {
@@ -50,6 +51,18 @@ TEST_CASE("EngineLogReader: other lines are errors with the mark; empty ones are
   CHECK(lines[0]["message"] == "ringd-engine: x.cc:3: Assertion `a' failed.");
   CHECK(lines[0]["engine"] == kEngine);
   CHECK(lines[1]["message"] == "\\x1dI");
+}
+
+TEST_CASE("EngineLogReader: last words are UTF-8, whatever was written, and wherever it is cut") {
+  const CapturedLog log;
+  EngineLogReader reader(kEngine);
+  reader.Take("\xff boom\n", kNow);
+  CHECK(reader.last_line() == "? boom");
+  std::string umlauts = "x";
+  while (umlauts.size() < 2000) umlauts += "\u00fc";
+  reader.Take(umlauts + "\n", kNow);
+  CHECK(IsUtf8(reader.last_line()));
+  CHECK(reader.last_line().size() > 100);
 }
 
 TEST_CASE("EngineLogReader: lines come whole, whatever pieces they come in") {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/supervisor/part_count.h"
 #include "proto/rpc/admin.pb.h"
 
 namespace ringd {

@@ -188,6 +188,18 @@ TEST_CASE(
   CHECK(world.nodes.FailuresOf(kA).size() == 1);
 }
 
+TEST_CASE(
+    "JobCoordinator: of a large job why ranks were turned away is told, not all their numbers") {
+  World world(4096);
+  world.AddNode(kA, "node-a", 4096, 8);
+  world.Join(kA, 0, 0);
+  world.coordinator.NoteTurnedAway("the keys differ");
+  world.coordinator.Advance(world.begin + 10 * kSecond);
+  const std::string text = world.Failure({kA});
+  CHECK_THAT(text, Contains("15, 16 and 4079 more did not join"));
+  CHECK_THAT(text, Contains("turned away: the keys differ"));
+}
+
 TEST_CASE("JobCoordinator: the most patient node sets the start deadline") {
   World world(2);
   world.AddNode(kA, "node-a", 2, 1);

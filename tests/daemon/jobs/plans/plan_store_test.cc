@@ -336,6 +336,11 @@ TEST_CASE("PlanStore: links that could not be measured are tried again after a w
   CHECK_FALSE(store.IsWorthMeasuring({"a", "b"}, 1000 + PlanStore::kRetryAfter.count() - 1));
   CHECK(store.IsWorthMeasuring({"a", "b"}, 1000 + PlanStore::kRetryAfter.count()));
   CHECK(store.IsWorthMeasuring({"a", "c"}, 1000));
+  // By a clock that was ahead, or by nobody's.
+  store.NoteUnmeasured({"a", "d"}, INT64_MAX);
+  store.NoteUnmeasured({"a", "e"}, INT64_MIN);
+  CHECK(store.IsWorthMeasuring({"a", "d"}, 1000));
+  CHECK(store.IsWorthMeasuring({"a", "e"}, 1000));
 }
 
 TEST_CASE("NodesKey: users, nodes, their order and their ranks all count") {
