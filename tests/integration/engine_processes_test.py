@@ -176,6 +176,9 @@ def test_jobs_show_what_engines_take_and_silence_is_not_shown_as_no_jobs(cluster
         assert answer.returncode == 1
         assert answer.stdout == "Not known: 1 engine that might tell has not answered.\n"
         expect_words(answer.stderr, f"pid {engine} has not answered")
+        traced = cluster.ringctl("trace", "--seconds", "0", "--out", "-")
+        assert traced.returncode == 1
+        expect_words(traced.stderr, "no job is known", f"pid {engine} has not answered")
     finally:
         os.kill(engine, signal.SIGCONT)
     node.send(signal.SIGSTOP)
@@ -183,6 +186,7 @@ def test_jobs_show_what_engines_take_and_silence_is_not_shown_as_no_jobs(cluster
         answer = cluster.ringctl("jobs")
         assert (answer.returncode, answer.stdout) == (3, "")
         expect_words(answer.stderr, "no ringd answers", "is stopped or hangs")
+        assert cluster.ringctl("trace", "--seconds", "0", "--out", "-").returncode == 3
     finally:
         node.send(signal.SIGCONT)
 

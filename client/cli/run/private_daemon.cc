@@ -26,6 +26,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPollInterval{5};
 constexpr std::size_t kTailLines = 20;
+constexpr int kUsualPlaces = 256;  // max_sessions, unless it is said
 
 std::vector<std::string> OwnEnvironment() {
   std::vector<std::string> result;
@@ -88,6 +89,11 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
   // The node's own configuration is for its service, unless the user says otherwise.
   if (std::getenv("RINGD_CONFIG") == nullptr) {
     spawn.arguments.insert(spawn.arguments.end(), {"--config", "/dev/null"});
+    // A part of all places is kept for root.
+    const int places = 2 * options.ranks;
+    if (places > kUsualPlaces && std::getenv("RINGD_MAX_SESSIONS") == nullptr) {
+      spawn.arguments.insert(spawn.arguments.end(), {"--max-sessions", absl::StrCat(places)});
+    }
   }
   if (!options.node_name.empty()) {
     spawn.arguments.insert(spawn.arguments.end(), {"--node-name", options.node_name});

@@ -27,6 +27,7 @@ struct PrivateDaemonOptions {
   std::string log_file;          // takes all that it writes
   std::string cluster_key_file;  // of the ringds of the run
   std::string node_name;         // empty: the host's name
+  int ranks = 1;                 // that will attach
 };
 
 // Thread safety: one thread.

@@ -118,6 +118,7 @@ class PrivateNodes {
     for (int node = 0; node < std::max(options.nodes, 1); ++node) {
       PrivateDaemonOptions daemon;
       daemon.binary = *binary;
+      daemon.ranks = options.ranks_per_node;
       daemon.cluster_key_file = key_file;
       daemon.folder = absl::StrCat(folder_, "/", node);
       if (options.nodes > 0) daemon.node_name = absl::StrCat("node-", node);

@@ -115,36 +115,44 @@ absl::StatusOr<std::string> Record(AdminClient& client, const TraceOptions& opti
   }
 }
 
-// The ids of the jobs that the caller may see; empty if that can't be found out.
-std::vector<std::string> KnownJobs(AdminClient& client) {
-  std::vector<std::string> known;
+// The ids of the jobs that the caller may see.
+//   kFailedPrecondition: none is known, since engines that might tell have not answered.
+//   Others: as the call.
+absl::StatusOr<std::vector<std::string>> KnownJobs(AdminClient& client) {
   const absl::StatusOr<v1::JobsReply> jobs =
       client.ListJobs("", /*ended=*/false, Clock::now() + kQueryTimeout);
-  if (!jobs.ok()) return known;
+  if (!jobs.ok()) return jobs.status();
+  std::vector<std::string> known;
   for (const v1::Job& job : jobs->jobs()) known.push_back(job.job_id());
+  if (known.empty() && !jobs->unanswered().empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no job is known: ", absl::StrJoin(jobs->unanswered(), "; ")));
+  }
   return known;
 }
 
 // "; did you mean train?", or what there is.
-std::string Hint(const std::string& job_id, const std::vector<std::string>& known) {
-  if (known.empty()) return "; there is none at all";
-  const std::string meant = Suggestion(job_id, known);
-  return meant.empty() ? absl::StrCat("; there is ", absl::StrJoin(known, ", "))
+std::string Hint(const std::string& job_id, const absl::StatusOr<std::vector<std::string>>& known) {
+  if (!known.ok()) return absl::StrCat("; others: ", known.status().message());
+  if (known->empty()) return "; there is none at all";
+  const std::string meant = Suggestion(job_id, *known);
+  return meant.empty() ? absl::StrCat("; there is ", absl::StrJoin(*known, ", "))
                        : absl::StrCat("; did you mean ", meant, "?");
 }
 
 // Names the job in `options` if nobody has.
 absl::Status ChooseJob(AdminClient& client, TraceOptions& options) {
   if (!options.job_id.empty()) return absl::OkStatus();
-  const std::vector<std::string> known = KnownJobs(client);
-  if (known.empty()) {
+  const absl::StatusOr<std::vector<std::string>> known = KnownJobs(client);
+  if (!known.ok()) return known.status();
+  if (known->empty()) {
     return absl::NotFoundError("no job of yours has ranks on this node");
   }
-  if (known.size() > 1) {
+  if (known->size() > 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("which job? Say --job with one of ", absl::StrJoin(known, ", ")));
+        absl::StrCat("which job? Say --job with one of ", absl::StrJoin(*known, ", ")));
   }
-  options.job_id = known.front();
+  options.job_id = known->front();
   return absl::OkStatus();
 }
 
@@ -222,7 +230,7 @@ int TraceCommand(TraceOptions options) {
       AdminClient::Connect(socket, Clock::now() + kQueryTimeout);
   if (!client.ok()) return ReportFailure(socket, client.status(), true);
   if (absl::Status status = ChooseJob(**client, options); !status.ok()) {
-    return ReportFailure(socket, status, false);
+    return ReportFailure(socket, status, IsUnreachable(status));
   }
   TraceRecord record;
   absl::StatusOr<std::string> ended = Record(**client, options, record);

@@ -32,6 +32,12 @@ std::string AwaitedRanks(const v1::PendingTensor& tensor, const Look& look) {
   return ranks;
 }
 
+// Of which communicator, where that is not the one of all ranks.
+std::string OfPart(const v1::RankQueue& queue) {
+  if (queue.communicator() == 0) return "";
+  return absl::StrCat(", communicator '", queue.communicator_name(), "'");
+}
+
 std::string PendingLines(const v1::RankQueue& queue, const Look& look) {
   std::string out;
   Table table({{"TENSOR", Align::kLeft, Fit::kShortened},
@@ -46,11 +52,12 @@ std::string PendingLines(const v1::RankQueue& queue, const Look& look) {
                   HumanDuration(tensor.age_seconds()), tensor.stage(),
                   Cell(AwaitedRanks(tensor, look), Colour::kYellow)});
   }
-  absl::StrAppend(&out, "\n",
-                  Paint(absl::StrCat("job ", queue.job_id(), ", rank ", queue.rank()),
-                        Colour::kBold, look.colours),
-                  ": ", Count(queue.in_flight(), "tensor", "tensors"), " in flight\n",
-                  table.Render(look, "  "));
+  absl::StrAppend(
+      &out, "\n",
+      Paint(absl::StrCat("job ", queue.job_id(), ", rank ", queue.rank(), OfPart(queue)),
+            Colour::kBold, look.colours),
+      ": ", Count(queue.in_flight(), "tensor", "tensors"), " in flight\n",
+      table.Render(look, "  "));
   // The rest of those that are described, and those that are not.
   const auto described = static_cast<std::uint32_t>(queue.pending_size());
   const std::uint32_t all = std::max(queue.in_flight(), described + queue.pending_left_out());

@@ -106,6 +106,7 @@ TEST_CASE("RenderQueues: shows the oldest tensors of a rank and for whom they wa
   v1::RankQueue* queue = reply.add_queues();
   queue->set_job_id("run-1");
   queue->set_communicator(1);
+  queue->set_communicator_name("tp");
   queue->set_rank(2);
   queue->set_pid(4711);
   queue->set_state("running");
@@ -123,7 +124,7 @@ TEST_CASE("RenderQueues: shows the oldest tensors of a rank and for whom they wa
   const std::string text = RenderQueues(reply, {});
   CHECK_THAT(text,
              Contains("run-1     1     2  4711  running      1,000   988       0         12\n"));
-  CHECK_THAT(text, Contains("job run-1, rank 2: 12 tensors in flight\n"));
+  CHECK_THAT(text, Contains("job run-1, rank 2, communicator 'tp': 12 tensors in flight\n"));
   CHECK_THAT(text, Contains("layer7"));
   CHECK_THAT(text, !Contains("layer8"));
   CHECK_THAT(text, Contains("waiting  rank 3, pid 4712 on node-b (stopped)\n"));
