@@ -15,7 +15,11 @@ namespace {
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 absl::StatusOr<UniqueFd> CreateMemfd(const std::string& name, std::size_t bytes) {
-  UniqueFd fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  // From Linux 6.3 on; where vm.memfd_noexec=2 there are no others. Earlier ones don't know it.
+  constexpr unsigned kNeverExecutable = 8;  // MFD_NOEXEC_SEAL
+  UniqueFd fd(::memfd_create(name.c_str(), kFlags | kNeverExecutable));
+  if (!fd.valid() && errno == EINVAL) fd.Reset(::memfd_create(name.c_str(), kFlags));
   if (!fd.valid()) return ErrnoStatus(errno, "memfd_create");
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
     return ErrnoStatus(errno, "sizing a memfd");
