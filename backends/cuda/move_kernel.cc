@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "backends/cuda/cuda_driver.h"
 #include "backends/cuda/kernels/kernel_images.h"
 
@@ -37,11 +38,14 @@ absl::StatusOr<std::shared_ptr<const MoveKernel>> MoveKernel::Load(
   const CudaDriver& cuda = context->driver();
   std::shared_ptr<MoveKernel> kernel(new MoveKernel(context));
   CUmodule module = nullptr;
-  if (auto status = CudaStatus(cuda, "cuModuleLoadData of ringd's kernels",
-                               cuda.cuModuleLoadData(&module, KernelImages().data()));
-      !status.ok()) {
-    return status;
+  const absl::Status loaded = CudaStatus(cuda, "cuModuleLoadData of ringd's kernels",
+                                         cuda.cuModuleLoadData(&module, KernelImages().data()));
+  if (absl::IsFailedPrecondition(loaded)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(loaded.message(), ": the driver, for CUDA ", CudaVersionText(cuda.version),
+                     ", or the GPU is too old for ringd's kernels"));
   }
+  if (!loaded.ok()) return loaded;
   kernel->module_ = module;
   CUfunction function = nullptr;
   if (auto status = CudaStatus(cuda, "cuModuleGetFunction",

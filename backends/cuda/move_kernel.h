@@ -22,7 +22,8 @@ class MoveKernel {
  public:
   // Loads the images that this program carries. Blocks: where none of them fits the GPU, the driver
   // compiles the PTX, which takes a second.
-  //   kFailedPrecondition: the GPU is older than sm_80.  Others as CudaStatus says.
+  //   kFailedPrecondition: the GPU is older than sm_80, or the driver too old for the images.
+  //   Others as CudaStatus says.
   static absl::StatusOr<std::shared_ptr<const MoveKernel>> Load(
       std::shared_ptr<const CudaContext> context);
   ~MoveKernel();

@@ -1,10 +1,15 @@
 // A trainer that forks, seen from outside: by a ringd in another process. The trainers are forked
 // before this process first uses gRPC, as real ones are.
+#include <dirent.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
 
 #include "client/ringd.h"
@@ -81,7 +86,36 @@ int OpenAndReduce(const ringd_options& options) {
   return 0;
 }
 
-TEST_CASE("Forked trainers: lifelines and contexts of parent and child are apart") {
+bool IsBlocked(const std::string& thread, int signal) {
+  std::ifstream status("/proc/self/task/" + thread + "/status");
+  const std::string field = "SigBlk:";
+  for (std::string line; std::getline(status, line);) {
+    if (!line.starts_with(field)) continue;
+    const std::uint64_t mask = std::strtoull(line.c_str() + field.size(), nullptr, 16);
+    return ((mask >> (signal - 1)) & 1) != 0;
+  }
+  return true;  // it has just ended
+}
+
+// How many threads besides the main one there are, and how many of them take one of the signals.
+struct OtherThreads {
+  int all = 0;
+  int take_signals = 0;
+};
+OtherThreads LookAtThreads() {
+  OtherThreads threads;
+  DIR* const folder = ::opendir("/proc/self/task");
+  while (const dirent* const entry = ::readdir(folder)) {
+    const std::string thread = entry->d_name;
+    if (thread.front() == '.' || thread == std::to_string(::getpid())) continue;
+    ++threads.all;
+    if (!IsBlocked(thread, SIGUSR1) || !IsBlocked(thread, SIGTERM)) ++threads.take_signals;
+  }
+  ::closedir(folder);
+  return threads;
+}
+
+TEST_CASE("Forked trainers: lifelines, contexts and signals are kept apart") {
   Trainer leaves_child_behind([](const ringd_options& options, int gate) {
     ringd_context* context = nullptr;
     if (ringd_open(&options, &context) != RINGD_OK) return 1;
@@ -118,6 +152,21 @@ TEST_CASE("Forked trainers: lifelines and contexts of parent and child are apart
     if (child == 0) ::_exit(OpenAndReduce(options));
     return Trainer::ExitCodeOf(child);
   });
+  // So that a trainer which waits for a signal gets it.
+  Trainer looks_at_threads([](const ringd_options& options, int) {
+    const std::string own = std::to_string(::getpid());
+    if (LookAtThreads().all != 0 || IsBlocked(own, SIGUSR1)) return 1;
+    ringd_context* context = nullptr;
+    if (ringd_open(&options, &context) != RINGD_OK) return 2;
+    if (OpenAndReduce(options) != 0) return 3;
+    const OtherThreads threads = LookAtThreads();
+    // Of gRPC, besides the library's own.
+    if (threads.all < 2) return 4;
+    if (threads.take_signals != 0) return 5;
+    if (IsBlocked(own, SIGUSR1) || IsBlocked(own, SIGTERM)) return 6;
+    ringd_close(context);
+    return 0;
+  });
 
   FakeRingd ringd;
   leaves_child_behind.Start(ringd);
@@ -133,6 +182,9 @@ TEST_CASE("Forked trainers: lifelines and contexts of parent and child are apart
   forks_after_closing.Start(ringd);
   CHECK(forks_after_closing.ExitCode() == 0);
   CHECK(ringd.join_calls() == 5);
+
+  looks_at_threads.Start(ringd);
+  CHECK(looks_at_threads.ExitCode() == 0);
 }
 
 }  // namespace

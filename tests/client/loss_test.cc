@@ -158,6 +158,35 @@ TEST_CASE("Loss: a failure's root cause outlives the loss of ringd that follows"
   CHECK(std::string(ringd_last_error()) == "node-b has gone");
 }
 
+TEST_CASE("Loss: that ringd broke the rules ends also the wait for a communicator's memory") {
+  FakeRingd ringd;
+  TestContext context(ringd);
+  const std::int32_t self = 0;
+  ringd_communicator_options options{};
+  options.struct_size = sizeof(options);
+  options.name = "node.a";
+  options.ranks = &self;
+  options.count = 1;
+  ringd_status status = RINGD_OK;
+  Clock::time_point ended;
+  std::thread creator([&] {
+    ringd_communicator communicator = 0;
+    status = ringd_communicator_create(context, &options, &communicator);
+    ended = Clock::now();
+  });
+  // It has been made, then, and its memory does not come.
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  ringd.PushCompletion(77, 0);
+  const auto start = Clock::now();
+  // Who looks for completions finds it, even if its own has come.
+  static_cast<void>(ringd_ping(context, kPatienceMs));
+  CHECK(ringd_ping(context, kPatienceMs) == RINGD_INTERNAL);
+  creator.join();
+  CHECK(status == RINGD_INTERNAL);
+  // Once a second the session is looked at; the memory would be waited for 10 s.
+  CHECK(ended - start < std::chrono::seconds(6));
+}
+
 TEST_CASE("Notices: warnings reach the callback whole and in order; unknown kinds are skipped") {
   FakeRingd ringd;
   struct Log {

@@ -1,11 +1,14 @@
 // Opening and closing contexts: what is asked of ringd, and what goes wrong on the way.
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -223,6 +226,31 @@ TEST_CASE("Context: an interrupt ends the wait for other ranks and leaves no ses
   CHECK(waited < std::chrono::milliseconds(kPatienceMs));
   CHECK(asked == 3);
   CHECK(Eventually([&] { return ringd.live_sessions() == 0; }));
+}
+
+volatile std::sig_atomic_t signalled = 0;
+
+TEST_CASE("Context: the wait for other ranks takes the caller's signals") {
+  FakeRingdSettings settings;
+  settings.join_hangs = true;
+  FakeRingd ringd(settings);
+  ringd_options options = OptionsFor(ringd);
+  options.start_timeout_ms = 1;
+  options.is_interrupted = [](void*) { return static_cast<std::int32_t>(signalled); };
+  signalled = 0;
+  struct sigaction action {};
+  struct sigaction before {};
+  action.sa_handler = [](int) { signalled = 1; };
+  REQUIRE(::sigaction(SIGUSR1, &action, &before) == 0);
+  const pthread_t caller = ::pthread_self();
+  std::thread sender([&] {
+    Eventually([&] { return ringd.join_calls() == 1; });
+    ::pthread_kill(caller, SIGUSR1);
+  });
+  CHECK(OpenError(options) == RINGD_CANCELLED);
+  sender.join();
+  ::sigaction(SIGUSR1, &before, nullptr);
+  CHECK(signalled == 1);
 }
 
 TEST_CASE("Context: who may be interrupted, and is not, joins") {

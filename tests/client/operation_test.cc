@@ -117,6 +117,19 @@ TEST_CASE("Operation: a ping comes back, or says that ringd does not answer") {
   CHECK(ringd_ping(context, 10'000) == RINGD_OK);
 }
 
+TEST_CASE("Operation: a ping that is late is waited for before another one is sent") {
+  FakeRingd ringd;
+  TestContext context(ringd);
+  ringd.Hold();
+  for (int i = 0; i < 5; ++i) CHECK(ringd_ping(context, 10) == RINGD_DEADLINE_EXCEEDED);
+  REQUIRE(Eventually([&] { return !ringd.submissions().empty(); }));
+  ringd.Release();
+  CHECK(ringd_ping(context, 10'000) == RINGD_OK);
+  CHECK(ringd.submissions().size() == 2);
+  CHECK(ringd_ping(context, 10'000) == RINGD_OK);
+  CHECK(ringd.submissions().size() == 3);
+}
+
 TEST_CASE("Operation: barriers and empty tensors take null pointers") {
   FakeRingd ringd;
   TestContext context(ringd);

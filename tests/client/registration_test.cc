@@ -27,6 +27,37 @@ TEST_CASE("Registration: an equal description gives the same number without a ca
   CHECK(ringd.register_calls() == 2);
 }
 
+// The segment of a communicator's memory, without a descriptor.
+void SendNoSegment(FakeRingd& ringd, std::uint32_t communicator) {
+  JobSegmentNotice notice{};
+  notice.communicator = communicator;
+  ringd.SendNotice(NoticeKind::kJobSegment,
+                   std::string(reinterpret_cast<const char*>(&notice), sizeof(notice)));
+}
+
+TEST_CASE("Communicator: one that can't be used here is given back to ringd") {
+  FakeRingd ringd;
+  TestContext context(ringd);
+  const std::int32_t self = 0;
+  ringd_communicator_options options{};
+  options.struct_size = sizeof(options);
+  options.name = "node.a";
+  options.ranks = &self;
+  options.count = 1;
+  ringd_communicator communicator = 0;
+  // ringd would refuse the second one if this rank were still in the first.
+  for (std::uint32_t number = 1; number <= 2; ++number) {
+    SendNoSegment(ringd, number);
+    CHECK(ringd_communicator_create(context, &options, &communicator) == RINGD_INTERNAL);
+    CHECK_THAT(ringd_last_error(), Contains("no descriptor"));
+  }
+  // Its lane needs no memory.
+  options.name = "wide";
+  REQUIRE(ringd_communicator_create(context, &options, &communicator) == RINGD_OK);
+  CHECK(ringd_communicator_create(context, &options, &communicator) != RINGD_OK);
+  CHECK(ringd_communicator_destroy(context, communicator) == RINGD_OK);
+}
+
 TEST_CASE("Registration: many tensors take one call, also when some are known or named twice") {
   FakeRingd ringd;
   TestContext context(ringd);

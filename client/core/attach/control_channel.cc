@@ -261,7 +261,7 @@ class GrpcControlChannel final : public ControlChannel {
     grpc::CompletionQueue queue;
     grpc::Status status;
     {
-      // gRPC may start threads for it. The wait is one with the caller's signals.
+      // gRPC may start threads for it. The wait takes the caller's signals.
       const SignalsBlocked blocked;
       begin(&queue)->Finish(&reply, &status, nullptr);
     }

@@ -1,7 +1,9 @@
 #include "backends/cuda/cuda_context.h"
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "backends/cuda/cuda_stream.h"
@@ -91,6 +93,23 @@ TEST_CASE("CudaContext: a thread that ignores captures does so alone") {
           CHILD_CHECK(former() == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
           std::thread([&] { CHILD_CHECK(former() == CU_STREAM_CAPTURE_MODE_GLOBAL); }).join();
         }) == "");
+}
+
+TEST_CASE("SetCudaEnvironment: fewer connections under MPS, and what the user has set stays") {
+  const auto connections = [] { return std::string(::getenv("CUDA_DEVICE_MAX_CONNECTIONS")); };
+  ::unsetenv("CUDA_MPS_PIPE_DIRECTORY");
+  ::unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  SetCudaEnvironment();
+  CHECK(connections() == "32");
+  ::unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  ::setenv("CUDA_MPS_PIPE_DIRECTORY", "/run/nvidia-mps", 1);
+  SetCudaEnvironment();
+  CHECK(connections() == "8");
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "16", 1);
+  SetCudaEnvironment();
+  CHECK(connections() == "16");
+  ::unsetenv("CUDA_MPS_PIPE_DIRECTORY");
+  ::unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
 }
 
 }  // namespace

@@ -83,7 +83,15 @@ TEST_CASE("CudaStatus: keeps CUDA's name and text, and says what can be done") {
           CHILD_CHECK(status(CUDA_ERROR_OUT_OF_MEMORY).ToString() ==
                       "RESOURCE_EXHAUSTED: cuThing: CUDA_ERROR_OUT_OF_MEMORY, out of memory");
           CHILD_CHECK(absl::IsUnavailable(status(CUDA_ERROR_NOT_READY)));
-          CHILD_CHECK(absl::IsUnavailable(status(CUDA_ERROR_MPS_SERVER_NOT_READY)));
+          for (const CUresult passing :
+               {CUDA_ERROR_MPS_SERVER_NOT_READY, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
+                CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED}) {
+            CHILD_CHECK(absl::IsUnavailable(status(passing)));
+          }
+          for (const CUresult too_old : {CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_NO_BINARY_FOR_GPU,
+                                         CUDA_ERROR_UNSUPPORTED_PTX_VERSION}) {
+            CHILD_CHECK(absl::IsFailedPrecondition(status(too_old)));
+          }
           CHILD_CHECK(absl::IsFailedPrecondition(status(CUDA_ERROR_NO_DEVICE)));
           CHILD_CHECK(absl::IsAborted(status(CUDA_ERROR_ILLEGAL_ADDRESS)));
           CHILD_CHECK(absl::IsInternal(status(CUDA_ERROR_INVALID_VALUE)));

@@ -246,6 +246,7 @@ TEST_CASE("NcclCommunicator: it says what it is") {
 
 TEST_CASE("SetNcclEnvironment: what the user has set stays, unless calls would block") {
   ::unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+  ::unsetenv("NCCL_P2P_DIRECT_DISABLE");
   ::setenv("NCCL_COMM_BLOCKING", "1", 1);
   ::setenv("NCCL_SOCKET_IFNAME", "ib", 1);
   SetNcclEnvironment("eth0,eth1");
@@ -254,7 +255,9 @@ TEST_CASE("SetNcclEnvironment: what the user has set stays, unless calls would b
   CHECK(std::string(::getenv("NCCL_SOCKET_IFNAME")) == "ib");
   CHECK(std::string(::getenv("NCCL_COMM_BLOCKING")) == "0");
   ::unsetenv("NCCL_SOCKET_IFNAME");
+  ::setenv("NCCL_P2P_DIRECT_DISABLE", "0", 1);
   SetNcclEnvironment("");
+  CHECK(std::string(::getenv("NCCL_P2P_DIRECT_DISABLE")) == "0");
   CHECK(::getenv("NCCL_SOCKET_IFNAME") == nullptr);
   SetNcclEnvironment("eth0,eth1");
   CHECK(std::string(::getenv("NCCL_SOCKET_IFNAME")) == "=eth0,eth1");

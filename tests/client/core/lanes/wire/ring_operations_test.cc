@@ -4,8 +4,10 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "client/core/tensors/registrations.h"
 #include "proto/base/memfd.h"
 #include "proto/base/memory_mapping.h"
 
@@ -203,6 +206,69 @@ TEST_CASE("Operations: one whose slot is needed again is kept, whatever has beco
   for (const std::uint64_t gone : all) {
     CHECK(fixture.operations.Test(gone) == WaitResult::kUnknown);
   }
+}
+
+TEST_CASE("Operations: the pair of one in flight is known when its slot is needed again, too") {
+  Fixture fixture;
+  using Pairs = std::vector<std::uint32_t>;
+  const auto submit = [&](std::uint32_t pair) {
+    Submission record{};
+    OperationEnd end;
+    end.timeline_pair = record.timeline_pair = pair;
+    REQUIRE(fixture.operations.TrySubmit(record, end) == SubmitResult::kOk);
+    Submission taken;
+    REQUIRE(fixture.segment.submissions.TryPop(taken) == RingResult::kOk);
+    return record.sequence;
+  };
+  const auto pairs = [&] {
+    Pairs found = fixture.operations.TimelinePairsOfUnfulfilled();
+    std::sort(found.begin(), found.end());
+    return found;
+  };
+  const std::uint64_t first = submit(7);
+  const std::uint64_t second = submit(3);
+  CHECK(pairs() == Pairs{3, 7});
+  std::vector<OperationEnd> ends;
+  for (std::uint32_t i = 0; i < 2 * kCapacity; ++i) {
+    const std::uint64_t other = submit(kNoTimelinePair);
+    fixture.segment.Complete(other);
+    CHECK(fixture.operations.ConsumeSucceeded({&other, 1}, ends) == 1);
+  }
+  CHECK(pairs() == Pairs{3, 7});
+  fixture.segment.Complete(first);
+  CHECK(pairs() == Pairs{3});
+  // Its pair has been released, for good.
+  fixture.segment.Complete(second, static_cast<std::int32_t>(absl::StatusCode::kAborted));
+  CHECK(pairs() == Pairs{3});
+}
+
+TEST_CASE("Operations: who takes one out while another thread copies it gives the processor up") {
+  Fixture fixture;
+  Registration tensor;
+  tensor.bytes = StagedCopies::kLeastBytes;
+  Submission record{};
+  OperationEnd end;
+  end.registration = &tensor;
+  end.progress = fixture.copies.TakeRecord();
+  end.copy_from = end.copy_to = &tensor;  // no piece ever comes
+  REQUIRE(fixture.operations.TrySubmit(record, end) == SubmitResult::kOk);
+  std::thread waiter(
+      [&] { fixture.operations.Wait(record.sequence, Clock::now() + std::chrono::seconds(1)); });
+  const Clock::time_point start = Clock::now();
+  while (fixture.operations.waiters() == 0 && Clock::now() - start < std::chrono::seconds(1)) {
+    std::this_thread::yield();
+  }
+  const auto processor_time = [] {
+    timespec time{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+  };
+  const auto before = processor_time();
+  OperationOutcome outcome;
+  CHECK(fixture.operations.Consume(record.sequence, outcome, end));
+  CHECK(processor_time() - before < std::chrono::milliseconds(400));
+  CHECK_FALSE(outcome.completed);
+  waiter.join();
 }
 
 TEST_CASE("Operations: a full ring is reported and a refused submission leaves no gap") {
