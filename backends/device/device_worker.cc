@@ -45,7 +45,6 @@ void DeviceWorker::Open() {
     gpu_ = *std::move(opened);
     current_.emplace(*gpu_.context);
     unusable_ = current_->status();
-    gpu_.context->IgnoreCaptures();
     is_under_mps = gpu_.context->is_under_mps();
     nccl_version = VersionOf(*gpu_.nccl);
   }

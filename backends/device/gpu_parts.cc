@@ -14,6 +14,7 @@ absl::StatusOr<GpuParts> GpuParts::Open(const std::string& cuda_library,
   auto context = CudaContext::OpenByUuid(*std::move(driver), uuid);
   if (!context.ok()) return context.status();
   parts.context = *std::move(context);
+  parts.context->IgnoreCaptures();
   if (!parts.context->has_stream_memory_operations()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "GPU ", uuid, " has no 64-bit stream memory operations, by which ringd orders streams"));

@@ -32,7 +32,7 @@ void GpuFinder::Find(Tell tell) {
   {
     MutexLock lock(mutex_);
     const bool is_fresh = has_found_ && Clock::now() - found_at_ < options_.kept;
-    if (!is_stopping_ && !is_fresh && HasThread()) {
+    if (!is_stopping_ && !is_fresh && EnsureThread()) {
       Wait({Clock::time_point::max(), std::move(tell)});
       return;
     }
@@ -45,7 +45,7 @@ void GpuFinder::Recall(Clock::duration patience, Tell tell) {
   v1::GpusReply known;
   {
     MutexLock lock(mutex_);
-    if (!is_stopping_ && !has_found_ && HasThread()) {
+    if (!is_stopping_ && !has_found_ && EnsureThread()) {
       Wait({Clock::now() + patience, std::move(tell)});
       return;
     }
@@ -54,7 +54,7 @@ void GpuFinder::Recall(Clock::duration patience, Tell tell) {
   tell(known);
 }
 
-bool GpuFinder::HasThread() {
+bool GpuFinder::EnsureThread() {
   if (thread_.joinable()) return true;
   try {
     thread_ = std::thread([this] { Run(); });

@@ -71,8 +71,8 @@ class GpuFinder {
   };
 
   // False: the process has no thread left to give.
-  bool HasThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Precondition: HasThread().
+  bool EnsureThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Precondition: EnsureThread().
   void Wait(Waiter waiter) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
   void Look() ABSL_LOCKS_EXCLUDED(mutex_);

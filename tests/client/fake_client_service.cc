@@ -95,4 +95,30 @@ grpc::Status FakeClientService::Leave(grpc::ServerContext* context, const v1::Le
   return grpc::Status::OK;
 }
 
+grpc::Status FakeClientService::CreateCommunicator(grpc::ServerContext* context,
+                                                   const v1::CreateCommunicatorRequest* request,
+                                                   v1::CreateCommunicatorReply* reply) {
+  if (!Authentic(*context)) return {grpc::StatusCode::UNAUTHENTICATED, "no token"};
+  std::lock_guard lock(mutex_);
+  const auto [place, added] = communicators_.emplace(request->name(), made_ + 1);
+  if (!added) return {grpc::StatusCode::ALREADY_EXISTS, "this rank is in it"};
+  reply->set_number(++made_);
+  reply->set_communicator(kFirstCommunicator + made_);
+  reply->set_node_count(1);
+  reply->set_combines_locally(request->name().starts_with("node"));
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeClientService::DestroyCommunicator(grpc::ServerContext* context,
+                                                    const v1::DestroyCommunicatorRequest* request,
+                                                    v1::DestroyCommunicatorReply*) {
+  if (!Authentic(*context)) return {grpc::StatusCode::UNAUTHENTICATED, "no token"};
+  std::lock_guard lock(mutex_);
+  const std::size_t erased = std::erase_if(communicators_, [request](const auto& entry) {
+    return kFirstCommunicator + entry.second == request->communicator();
+  });
+  if (erased == 0) return {grpc::StatusCode::NOT_FOUND, "no such communicator"};
+  return grpc::Status::OK;
+}
+
 }  // namespace ringd

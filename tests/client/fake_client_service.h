@@ -48,8 +48,18 @@ class FakeClientService final : public v1::Client::Service {
                                  v1::UnregisterTensorsReply* reply) override;
   grpc::Status Leave(grpc::ServerContext* context, const v1::LeaveRequest* request,
                      v1::LeaveReply* reply) override;
+  // Communicators of one rank. Those whose names begin with "node" are on one node; their memory is
+  // for the test to send.
+  grpc::Status CreateCommunicator(grpc::ServerContext* context,
+                                  const v1::CreateCommunicatorRequest* request,
+                                  v1::CreateCommunicatorReply* reply) override;
+  grpc::Status DestroyCommunicator(grpc::ServerContext* context,
+                                   const v1::DestroyCommunicatorRequest* request,
+                                   v1::DestroyCommunicatorReply* reply) override;
 
  private:
+  static constexpr std::uint32_t kFirstCommunicator = 100;
+
   template <typename T>
   T Get(const T& value) const {
     std::lock_guard lock(mutex_);
@@ -66,6 +76,8 @@ class FakeClientService final : public v1::Client::Service {
   SeenJoin last_join_;
   std::map<std::string, std::uint32_t> numbers_;  // of tensors, by description
   std::uint32_t given_ = 0;
+  std::map<std::string, std::uint32_t> communicators_;  // their numbers
+  std::uint32_t made_ = 0;
   int joins_ = 0;
   int registers_ = 0;
   int leaves_ = 0;

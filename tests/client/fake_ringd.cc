@@ -11,7 +11,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <span>
 #include <thread>
@@ -26,63 +25,6 @@ namespace {
 
 constexpr int kPollMs = 20;
 
-// FakeClientService's calls, and communicators of one rank. Those whose names begin with "node" are
-// on one node; their memory is for the test to send.
-class Calls final : public v1::Client::Service {
- public:
-  explicit Calls(FakeClientService* others) : others_(others) {}
-
-  grpc::Status Join(grpc::ServerContext* context, const v1::JoinRequest* request,
-                    v1::JoinReply* reply) override {
-    return others_->Join(context, request, reply);
-  }
-  grpc::Status RegisterTensors(grpc::ServerContext* context,
-                               const v1::RegisterTensorsRequest* request,
-                               v1::RegisterTensorsReply* reply) override {
-    return others_->RegisterTensors(context, request, reply);
-  }
-  grpc::Status UnregisterTensors(grpc::ServerContext* context,
-                                 const v1::UnregisterTensorsRequest* request,
-                                 v1::UnregisterTensorsReply* reply) override {
-    return others_->UnregisterTensors(context, request, reply);
-  }
-  grpc::Status Leave(grpc::ServerContext* context, const v1::LeaveRequest* request,
-                     v1::LeaveReply* reply) override {
-    return others_->Leave(context, request, reply);
-  }
-
-  grpc::Status CreateCommunicator(grpc::ServerContext* /*context*/,
-                                  const v1::CreateCommunicatorRequest* request,
-                                  v1::CreateCommunicatorReply* reply) override {
-    std::lock_guard lock(mutex_);
-    const auto [place, added] = communicators_.emplace(request->name(), given_ + 1);
-    if (!added) return {grpc::StatusCode::ALREADY_EXISTS, "this rank is in it"};
-    reply->set_number(++given_);
-    reply->set_communicator(kFirstId + given_);
-    reply->set_node_count(1);
-    reply->set_combines_locally(request->name().starts_with("node"));
-    return grpc::Status::OK;
-  }
-  grpc::Status DestroyCommunicator(grpc::ServerContext* /*context*/,
-                                   const v1::DestroyCommunicatorRequest* request,
-                                   v1::DestroyCommunicatorReply* /*reply*/) override {
-    std::lock_guard lock(mutex_);
-    const std::size_t erased = std::erase_if(communicators_, [request](const auto& entry) {
-      return kFirstId + entry.second == request->communicator();
-    });
-    if (erased == 0) return {grpc::StatusCode::NOT_FOUND, "no such communicator"};
-    return grpc::Status::OK;
-  }
-
- private:
-  static constexpr std::uint32_t kFirstId = 100;
-
-  FakeClientService* const others_;
-  std::mutex mutex_;                                    // guards what follows
-  std::map<std::string, std::uint32_t> communicators_;  // their numbers
-  std::uint32_t given_ = 0;
-};
-
 }  // namespace
 
 // The listening socket and whoever has come through it.
@@ -93,7 +35,7 @@ struct FakeRingd::State {
     socket = folder + "/s";
     listener = Must(ListenUnix(socket, 0600));
     grpc::ServerBuilder builder;
-    builder.RegisterService(&calls);
+    builder.RegisterService(&service);
     server = builder.BuildAndStart();
     acceptor = std::thread([this] { AcceptLoop(); });
   }
@@ -183,7 +125,6 @@ struct FakeRingd::State {
   const FakeRingdSettings settings;
   FakeOperations operations;
   FakeClientService service;
-  Calls calls{&service};
   std::string folder;
   std::string socket;
   UniqueFd listener;

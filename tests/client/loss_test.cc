@@ -161,12 +161,7 @@ TEST_CASE("Loss: a failure's root cause outlives the loss of ringd that follows"
 TEST_CASE("Loss: that ringd broke the rules ends also the wait for a communicator's memory") {
   FakeRingd ringd;
   TestContext context(ringd);
-  const std::int32_t self = 0;
-  ringd_communicator_options options{};
-  options.struct_size = sizeof(options);
-  options.name = "node.a";
-  options.ranks = &self;
-  options.count = 1;
+  const ringd_communicator_options options = CommunicatorOfOne("node.a");
   ringd_status status = RINGD_OK;
   Clock::time_point ended;
   std::thread creator([&] {

@@ -38,12 +38,7 @@ void SendNoSegment(FakeRingd& ringd, std::uint32_t communicator) {
 TEST_CASE("Communicator: one that can't be used here is given back to ringd") {
   FakeRingd ringd;
   TestContext context(ringd);
-  const std::int32_t self = 0;
-  ringd_communicator_options options{};
-  options.struct_size = sizeof(options);
-  options.name = "node.a";
-  options.ranks = &self;
-  options.count = 1;
+  ringd_communicator_options options = CommunicatorOfOne("node.a");
   ringd_communicator communicator = 0;
   // ringd would refuse the second one if this rank were still in the first.
   for (std::uint32_t number = 1; number <= 2; ++number) {

@@ -29,6 +29,17 @@ inline ringd_options OptionsFor(const FakeRingd& ringd) {
   return options;
 }
 
+// A communicator of the one rank of such a job.
+inline ringd_communicator_options CommunicatorOfOne(const char* name) {
+  static const std::int32_t self = 0;
+  ringd_communicator_options options{};
+  options.struct_size = sizeof(options);
+  options.name = name;
+  options.ranks = &self;
+  options.count = 1;
+  return options;
+}
+
 // Closes when it goes.
 class TestContext {
  public:

@@ -16,7 +16,7 @@
 #include "client/core/attach/call_ping.h"
 #include "client/core/attach/library_version.h"
 #include "client/core/attach/program_name.h"
-#include "client/core/attach/signals_blocked.h"
+#include "client/core/waiting/signals_blocked.h"
 #include "proto/attach/handshake.h"
 #include "proto/base/text.h"
 #include "proto/rpc/client.grpc.pb.h"

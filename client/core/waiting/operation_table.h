@@ -166,18 +166,26 @@ class OperationTable : private OperationWords {
     return count;
   }
 
-  // One of these of which an operation has not been taken out; null: there is none. Takes as long
-  // as the table is.
-  const Registration* FindUsed(const std::unordered_set<const Registration*>& registrations) const {
+  // `visit(entry, word)` for all operations that have not been taken out. Takes as long as the
+  // table is.
+  template <typename Visit>
+  void ForEach(Visit visit) const {
     for (std::uint64_t place = 0; place < places_.capacity(); ++place) {
-      if (StateOf(places_.WordAt(place)) == kFree) continue;
-      const Registration* const used = places_.EntryAt(place)->end.registration;
-      if (registrations.contains(used)) return used;
+      const std::uint64_t word = places_.WordAt(place);
+      if (StateOf(word) != kFree) visit(*places_.EntryAt(place), word);
     }
     for (const auto& [sequence, straggler] : stragglers_) {
-      if (registrations.contains(straggler->end.registration)) return straggler->end.registration;
+      visit(*straggler, straggler->word.load(std::memory_order_acquire));
     }
-    return nullptr;
+  }
+
+  // One of these of which an operation has not been taken out; null: there is none.
+  const Registration* FindUsed(const std::unordered_set<const Registration*>& registrations) const {
+    const Registration* used = nullptr;
+    ForEach([&](const Entry& entry, std::uint64_t /*word*/) {
+      if (registrations.contains(entry.end.registration)) used = entry.end.registration;
+    });
+    return used;
   }
 
  private:

@@ -1,7 +1,6 @@
 #include "client/core/waiting/quiet_thread.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <cassert>
 #include <system_error>
@@ -9,28 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "client/core/waiting/signals_blocked.h"
 
 namespace ringd::client {
-namespace {
-
-// All signals blocked for as long as it lives; a thread started meanwhile keeps them blocked.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
-
-}  // namespace
-
 absl::StatusOr<std::thread> StartQuietThread(const char* name, std::function<void()> body) {
   const SignalsBlocked blocked;
   try {

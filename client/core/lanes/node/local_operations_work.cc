@@ -11,6 +11,7 @@
 #include "client/core/lanes/node/local_operations.h"
 #include "client/core/tensors/local_chunks.h"
 #include "client/core/tensors/ordered_descriptions.h"
+#include "client/core/waiting/relax.h"
 #include "proto/base/per_member.h"
 #include "proto/operations/operation_traits.h"
 #include "proto/reduce/reduce.h"
@@ -100,6 +101,8 @@ bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
   const std::uint64_t occurrence = operation.occurrence.load(std::memory_order_relaxed);
   // What the shared words say of one that the others can't see yet is rubbish.
   if (occurrence >= tensor.published || !HasArrived(tensor.number, occurrence)) return false;
+  // Whatever the shared words say: a thread of this process is at its memory.
+  if (operation.own_chunks.load(std::memory_order_acquire) != 0) return false;
   const std::uint32_t chunks = operation.chunk_count.load(std::memory_order_relaxed);
   OperationOutcome& outcome = operation.outcome;
   if (Conflicts(tensor, occurrence, &outcome.conflicting_metas)) {
@@ -117,8 +120,6 @@ bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
     outcome.status = static_cast<std::int32_t>(absl::StatusCode::kAborted);
     outcome.text = std::make_shared<const std::string>(Describe(*operation.registration, *spoiled));
   }
-  // Only where another member has written what it must not; the memory must stay all the same.
-  if (operation.own_chunks.load(std::memory_order_acquire) != 0) return false;
   outcome.completed = true;
   CountEnd(tensor, operation);
   if (IsTraced(*operation.registration)) {
@@ -331,7 +332,7 @@ bool LocalOperations::StopReducing() noexcept {
 }
 
 void LocalOperations::GiveUp() noexcept {
-  while (!StopReducing()) ::sched_yield();
+  for (GivingWay wait; !StopReducing();) wait.Pause();
 }
 
 void LocalOperations::Quieten(Operation& operation) {

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/core/tensors/ordered_descriptions.h"
+#include "client/core/waiting/relax.h"
 #include "client/core/waiting/wait_loop.h"
 
 namespace ringd::client {
@@ -19,19 +20,6 @@ namespace {
 constexpr std::chrono::milliseconds kLongestSleep{100};
 // Looks between two readings of the clock while spinning.
 constexpr int kLooksPerClock = 32;
-
-// Yields before who waits for another thread sleeps: of real-time priority it might keep that one
-// from going on.
-constexpr int kMostYields = 50;
-constexpr std::chrono::microseconds kPause{50};
-
-void GiveWay(int tries) {
-  if (tries < kMostYields) {
-    std::this_thread::yield();
-  } else {
-    std::this_thread::sleep_for(kPause);
-  }
-}
 
 bool ComesInPieces(const OperationEnd& end) noexcept {
   return end.progress != kNoProgress && end.copy_from != nullptr;
@@ -63,7 +51,6 @@ SubmitResult RingOperations::TrySubmit(Submission& record, const OperationEnd& e
       if (in_flight_.load(std::memory_order_relaxed) >= capacity_) return SubmitResult::kFull;
     }
     const std::uint64_t sequence = next_sequence_.load(std::memory_order_relaxed);
-    NoteStraggler(sequence);
     Operation& operation = table_.Take(sequence);
     record.sequence = sequence;
     const bool follows_wait = seen_end_.load(std::memory_order_relaxed);
@@ -308,7 +295,7 @@ WaitResult RingOperations::Test(std::uint64_t sequence) {
 }
 
 bool RingOperations::Consume(std::uint64_t sequence, OperationOutcome& outcome, OperationEnd& end) {
-  for (int tries = 0;; GiveWay(tries), tries = std::min(tries + 1, kMostYields)) {
+  for (GivingWay wait;; wait.Pause()) {
     MutexLock lock(mutex_);
     Operation* const operation = table_.Find(sequence);
     if (operation == nullptr) return false;

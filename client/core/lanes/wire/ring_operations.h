@@ -94,9 +94,6 @@ class RingOperations final : public OperationQueue {
   std::optional<OperationEnd> BeginFetch(std::uint64_t sequence);
   void EndFetch(std::uint64_t sequence, const OperationEnd& end);
   void RingEngine() noexcept;
-  // Before operation `sequence` takes its place: who has it may be on a device, and in flight.
-  void NoteStraggler(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::uint32_t PairInFlight(std::uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   bool HasUndrained() const noexcept;
   void DrainIfAny();
@@ -133,8 +130,6 @@ class RingOperations final : public OperationQueue {
   std::shared_ptr<const std::string> cached_error_ ABSL_GUARDED_BY(mutex_);
   // Pairs of the timeline whose operation has ended badly.
   std::unordered_set<std::uint32_t> released_pairs_ ABSL_GUARDED_BY(mutex_);
-  // Operations with a pair that were in flight when their place was needed again.
-  std::vector<std::uint64_t> device_stragglers_ ABSL_GUARDED_BY(mutex_);
   OperationTable<Operation> table_ ABSL_GUARDED_BY(mutex_){places_};
 
   // An operation has been seen to end since the last submission: see kFollowsWait.

@@ -1,6 +1,5 @@
 // What a queue of operations knows of those on tensors in device memory: their timeline's pairs;
 // and what it does for those that somebody copies to the arena in pieces.
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,27 +11,10 @@ namespace ringd::client {
 std::uint32_t RingOperations::TimelinePairOf(std::uint64_t sequence) {
   MutexLock lock(mutex_);
   Drain();
-  return PairInFlight(sequence);
-}
-
-std::uint32_t RingOperations::PairInFlight(std::uint64_t sequence) {
   const Operation* const operation = table_.Find(sequence);
   const bool in_flight =
       operation != nullptr && IsInFlight(places_.WordOf(*operation, sequence), sequence);
   return in_flight ? operation->end.timeline_pair : kNoTimelinePair;
-}
-
-void RingOperations::NoteStraggler(std::uint64_t sequence) {
-  const Operation* const before = places_.EntryAt(sequence);
-  if (before == nullptr || before->end.timeline_pair == kNoTimelinePair) return;
-  const std::uint64_t straggler = before->sequence.load(std::memory_order_relaxed);
-  if (PairInFlight(straggler) == kNoTimelinePair) return;
-  // So there are never more than are in flight.
-  std::vector<std::uint64_t> noted{straggler};
-  for (const std::uint64_t other : device_stragglers_) {
-    if (PairInFlight(other) != kNoTimelinePair) noted.push_back(other);
-  }
-  device_stragglers_ = std::move(noted);
 }
 
 DeviceBlock* RingOperations::DeviceBlockOf(std::uint64_t sequence) {
@@ -45,15 +27,10 @@ std::vector<std::uint32_t> RingOperations::TimelinePairsOfUnfulfilled() {
   MutexLock lock(mutex_);
   Drain();
   std::vector<std::uint32_t> pairs(released_pairs_.begin(), released_pairs_.end());
-  for (std::uint64_t place = 0; place < places_.capacity(); ++place) {
-    if (StateOf(places_.WordAt(place)) != kInFlight) continue;
-    const std::uint32_t pair = places_.EntryAt(place)->end.timeline_pair;
-    if (pair != kNoTimelinePair) pairs.push_back(pair);
-  }
-  for (const std::uint64_t straggler : device_stragglers_) {
-    const std::uint32_t pair = PairInFlight(straggler);
-    if (pair != kNoTimelinePair) pairs.push_back(pair);
-  }
+  table_.ForEach([&pairs](const Operation& operation, std::uint64_t word) {
+    const std::uint32_t pair = operation.end.timeline_pair;
+    if (StateOf(word) == kInFlight && pair != kNoTimelinePair) pairs.push_back(pair);
+  });
   return pairs;
 }
 

@@ -3,7 +3,6 @@
 #include "client/core/lanes/wire/ring_operations.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,69 +18,10 @@
 
 #include "absl/status/status.h"
 #include "client/core/tensors/registrations.h"
-#include "proto/base/memfd.h"
-#include "proto/base/memory_mapping.h"
+#include "tests/client/core/lanes/wire/ring_fixture.h"
 
 namespace ringd::client {
 namespace {
-
-constexpr std::uint32_t kCapacity = 16;
-
-Clock::time_point InTenSeconds() { return Clock::now() + std::chrono::seconds(10); }
-
-// A segment, and the engine's end of it.
-struct Segment {
-  Segment() : layout{kCapacity, 2 * kCapacity} {
-    auto fd = CreateSealedMemfd("operations-test", layout.segment_bytes());
-    REQUIRE(fd.ok());
-    auto mapped = MemoryMapping::Map(fd->get(), layout.segment_bytes());
-    REQUIRE(mapped.ok());
-    mapping = *std::move(mapped);
-    InitializeSessionSegment(mapping.data(), layout, 1, 0);
-    view = ViewSessionSegment(mapping.data(), layout);
-    submissions = {view.submission_cursors, view.submissions, kCapacity};
-    completions = {view.completion_cursors, view.completions, 2 * kCapacity};
-    wakeup = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  }
-
-  void Complete(std::uint64_t sequence, std::int32_t status = 0) {
-    CompletionRecord record{};
-    record.sequence = sequence;
-    record.status = status;
-    record.error_slot = kErrorTextSlots;
-    REQUIRE(completions.TryPush(record) == RingResult::kOk);
-    view.header->completions.Ring();
-  }
-
-  UniqueFd ClientWakeup() const { return UniqueFd(::dup(wakeup.get())); }
-
-  SessionSegmentLayout layout;
-  MemoryMapping mapping;
-  SessionSegmentView view;
-  RingConsumer<Submission> submissions;
-  RingProducer<CompletionRecord> completions;
-  UniqueFd wakeup;
-};
-
-struct Fixture {
-  explicit Fixture(std::chrono::nanoseconds spin = std::chrono::nanoseconds(0))
-      : copies(segment.view),
-        operations(segment.view, kCapacity, 2 * kCapacity, segment.ClientWakeup(), state, copies,
-                   spin) {}
-
-  std::uint64_t Submit(void* mark = nullptr) {
-    Submission record{};
-    OperationEnd end;
-    end.copy_to = mark;
-    REQUIRE(operations.TrySubmit(record, end) == SubmitResult::kOk);
-    return record.sequence;
-  }
-
-  Segment segment;
-  SessionState state;
-  StagedCopies copies;
-  RingOperations operations;
-};
 
 TEST_CASE("Operations: sequences have no gap and each carries its own end") {
   Fixture fixture;
@@ -163,83 +103,6 @@ TEST_CASE("Operations: a number that no operation has takes none out, however lo
     CHECK(fixture.operations.ConsumeSucceeded({&longer, 1}, ends) == 0);
   }
   CHECK(fixture.operations.ConsumeSucceeded({&record.sequence, 1}, ends) == 1);
-}
-
-TEST_CASE("Operations: one whose slot is needed again is kept, whatever has become of it") {
-  Fixture fixture;
-  int mark = 0;
-  const auto submit = [&](bool plain) {
-    Submission record{};
-    OperationEnd end;
-    if (!plain) end.copy_from = end.copy_to = &mark;
-    REQUIRE(fixture.operations.TrySubmit(record, end) == SubmitResult::kOk);
-    Submission taken;
-    REQUIRE(fixture.segment.submissions.TryPop(taken) == RingResult::kOk);
-    return record.sequence;
-  };
-  const auto status = static_cast<std::int32_t>(absl::StatusCode::kAborted);
-  const bool plain = GENERATE(true, false);
-  const std::uint64_t well = submit(plain);
-  const std::uint64_t ill = submit(plain);
-  const std::uint64_t late = submit(plain);
-  fixture.segment.Complete(well);
-  fixture.segment.Complete(ill, status);
-  std::vector<OperationEnd> ends;
-  for (std::uint32_t i = 0; i < 2 * kCapacity; ++i) {
-    const std::uint64_t other = submit(i % 2 == 0);
-    fixture.segment.Complete(other);
-    CHECK(fixture.operations.ConsumeSucceeded({&other, 1}, ends) == 1);
-  }
-  CHECK(fixture.operations.Test(well) == WaitResult::kDone);
-  CHECK(fixture.operations.Test(ill) == WaitResult::kDone);
-  CHECK(fixture.operations.Test(late) == WaitResult::kTimeout);
-  fixture.segment.Complete(late);
-  CHECK(fixture.operations.Wait(late, InTenSeconds()) == WaitResult::kDone);
-  ends.clear();
-  const std::vector<std::uint64_t> all{well, late, ill};
-  CHECK(fixture.operations.ConsumeSucceeded(all, ends) == 2);
-  CHECK(ends.size() == (plain ? 0 : 2));
-  OperationOutcome outcome;
-  OperationEnd end;
-  REQUIRE(fixture.operations.Consume(ill, outcome, end));
-  CHECK(outcome.status == status);
-  for (const std::uint64_t gone : all) {
-    CHECK(fixture.operations.Test(gone) == WaitResult::kUnknown);
-  }
-}
-
-TEST_CASE("Operations: the pair of one in flight is known when its slot is needed again, too") {
-  Fixture fixture;
-  using Pairs = std::vector<std::uint32_t>;
-  const auto submit = [&](std::uint32_t pair) {
-    Submission record{};
-    OperationEnd end;
-    end.timeline_pair = record.timeline_pair = pair;
-    REQUIRE(fixture.operations.TrySubmit(record, end) == SubmitResult::kOk);
-    Submission taken;
-    REQUIRE(fixture.segment.submissions.TryPop(taken) == RingResult::kOk);
-    return record.sequence;
-  };
-  const auto pairs = [&] {
-    Pairs found = fixture.operations.TimelinePairsOfUnfulfilled();
-    std::sort(found.begin(), found.end());
-    return found;
-  };
-  const std::uint64_t first = submit(7);
-  const std::uint64_t second = submit(3);
-  CHECK(pairs() == Pairs{3, 7});
-  std::vector<OperationEnd> ends;
-  for (std::uint32_t i = 0; i < 2 * kCapacity; ++i) {
-    const std::uint64_t other = submit(kNoTimelinePair);
-    fixture.segment.Complete(other);
-    CHECK(fixture.operations.ConsumeSucceeded({&other, 1}, ends) == 1);
-  }
-  CHECK(pairs() == Pairs{3, 7});
-  fixture.segment.Complete(first);
-  CHECK(pairs() == Pairs{3});
-  // Its pair has been released, for good.
-  fixture.segment.Complete(second, static_cast<std::int32_t>(absl::StatusCode::kAborted));
-  CHECK(pairs() == Pairs{3});
 }
 
 TEST_CASE("Operations: who takes one out while another thread copies it gives the processor up") {

@@ -1,6 +1,6 @@
 // Keeps a program's signals to the program's own threads.
-#ifndef RINGD_CLIENT_CORE_ATTACH_SIGNALS_BLOCKED_H_
-#define RINGD_CLIENT_CORE_ATTACH_SIGNALS_BLOCKED_H_
+#ifndef RINGD_CLIENT_CORE_WAITING_SIGNALS_BLOCKED_H_
+#define RINGD_CLIENT_CORE_WAITING_SIGNALS_BLOCKED_H_
 
 #include <pthread.h>
 #include <signal.h>
@@ -26,4 +26,4 @@ class SignalsBlocked {
 
 }  // namespace ringd::client
 
-#endif  // RINGD_CLIENT_CORE_ATTACH_SIGNALS_BLOCKED_H_
+#endif  // RINGD_CLIENT_CORE_WAITING_SIGNALS_BLOCKED_H_
