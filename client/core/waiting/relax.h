@@ -16,8 +16,8 @@ inline void Relax() noexcept {
 #endif
 }
 
-// Pauses of a thread that waits for another one's step: yields, and after some of them sleeps, since
-// a thread of real-time priority may keep the other one from going on.
+// Pauses of a thread that waits for another one's step: yields, and after some of them sleeps. A
+// thread of real-time priority may keep the other one from going on.
 class GivingWay {
  public:
   void Pause() {
