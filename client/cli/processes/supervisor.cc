@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <initializer_list>
 #include <memory>
 #include <utility>
 
@@ -29,12 +30,14 @@ constexpr milliseconds kLeftoverGrace{500};
 constexpr std::size_t kPieceBytes = 65536;
 constexpr int kPiecesInPipe = 16;
 
-sigset_t HandledSignals() {
+sigset_t SetOf(std::initializer_list<int> signals) {
   sigset_t set;
   ::sigemptyset(&set);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) ::sigaddset(&set, signal);
+  for (const int signal : signals) ::sigaddset(&set, signal);
   return set;
 }
+sigset_t Interrupts() { return SetOf({SIGINT, SIGTERM, SIGHUP}); }
+sigset_t HandledSignals() { return SetOf({SIGINT, SIGTERM, SIGHUP, SIGCHLD}); }
 
 // One output stream of one rank.
 struct Stream {
@@ -56,7 +59,8 @@ class Supervisor {
  public:
   explicit Supervisor(const SupervisorOptions& options)
       : options_(options),
-        signals_(MakeSignalFd()),
+        signals_(MakeSignalFd(Interrupts())),
+        child_ends_(MakeSignalFd(SetOf({SIGCHLD}))),
         output_(options.standard_output, signals_.get()),
         errors_(options.standard_error, signals_.get()) {}
 
@@ -81,8 +85,7 @@ class Supervisor {
   // What is being done about a run that must end.
   enum class Stage { kRunning, kGrace, kTerminated, kKilled };
 
-  static int MakeSignalFd() {
-    const sigset_t set = HandledSignals();
+  static int MakeSignalFd(const sigset_t& set) {
     return ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   }
 
@@ -134,7 +137,8 @@ class Supervisor {
 
   // Waits for output, signals or the deadline, and handles the first two.
   void Wait(Clock::time_point deadline) {
-    std::vector<pollfd> polled = {{signals_.get(), POLLIN, 0}};
+    std::vector<pollfd> polled = {{signals_.get(), POLLIN, 0}, {child_ends_.get(), POLLIN, 0}};
+    const std::size_t first_stream = polled.size();
     std::vector<Stream*> streams;
     for (const auto& process : processes_) {
       for (const auto& stream : process->streams) {
@@ -147,8 +151,9 @@ class Supervisor {
     const int timeout = static_cast<int>(std::clamp<std::int64_t>(left, 0, 3600 * 1000));
     if (::poll(polled.data(), polled.size(), timeout) <= 0) return;
     if (polled[0].revents != 0) ReadSignals();
+    if (polled[1].revents != 0) ForgetChildEnds();
     for (std::size_t i = 0; i < streams.size(); ++i) {
-      if (polled[i + 1].revents != 0) Relay(*streams[i]);
+      if (polled[first_stream + i].revents != 0) Relay(*streams[i]);
     }
     if (output_.broken() && stage_ == Stage::kRunning) {
       outcome_.cause = RunOutcome::Cause::kOutputGone;
@@ -196,7 +201,6 @@ class Supervisor {
     signalfd_siginfo info;
     while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
       const int signal = static_cast<int>(info.ssi_signo);
-      if (signal == SIGCHLD) continue;  // CollectEnds looks at all of them
       if (interrupted_) {
         SignalAll(SIGKILL);
         stage_ = Stage::kKilled;
@@ -210,6 +214,13 @@ class Supervisor {
       BeginEnd(options_.grace);
       told_to_end_ = true;
       interrupted_ = true;
+    }
+  }
+
+  // CollectEnds looks at all processes.
+  void ForgetChildEnds() {
+    signalfd_siginfo info;
+    while (::read(child_ends_.get(), &info, sizeof(info)) == sizeof(info)) {
     }
   }
 
@@ -303,7 +314,8 @@ class Supervisor {
   }
 
   const SupervisorOptions& options_;
-  const UniqueFd signals_;
+  const UniqueFd signals_;     // what interrupts also a write that waits for a reader
+  const UniqueFd child_ends_;  // which does not
   OutputSink output_;
   OutputSink errors_;
   std::vector<std::unique_ptr<RankProcess>> processes_;

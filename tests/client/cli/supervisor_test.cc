@@ -166,6 +166,36 @@ TEST_CASE("RunRanks: no output is lost, whoever writes how") {
   CHECK(expected == 5000);
 }
 
+TEST_CASE("RunRanks: no output is lost if ranks end while it waits for a slow reader") {
+  Workplace place;
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  const UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
+  place.options().standard_output = writer.get();
+  place.options().prefix = false;
+  // More than a pipe holds, less than two: the rank ends while a write waits for the reader.
+  constexpr std::size_t kBytes = 120'000;
+  std::size_t seen = 0;
+  bool has_ended = false;
+  std::thread slow([&] {
+    has_ended = SoonGone(place.file("pid"));
+    // Time for the write to see that, too.
+    std::this_thread::sleep_for(milliseconds(50));
+    char buffer[4096];
+    for (ssize_t count = 0; (count = ::read(reader.get(), buffer, sizeof buffer)) > 0;) {
+      seen += static_cast<std::size_t>(count);
+    }
+  });
+  const RunOutcome outcome =
+      place.Run({absl::StrCat("echo $$ > $D/pid; yes | head -c ", kBytes, "; sleep 0.3")});
+  writer.Reset();
+  slow.join();
+  CHECK(has_ended);
+  CHECK(outcome.cause == RunOutcome::Cause::kAllDone);
+  CHECK(seen == kBytes);
+}
+
 TEST_CASE("RunRanks: without prefix the bytes are as they were written") {
   Workplace place;
   place.options().prefix = false;
