@@ -77,11 +77,12 @@ class ChunkClaims {
   }
 
   // Claims all that is free, so that nobody begins another chunk. True if no chunk is being
-  // reduced: no thread will write any more.
+  // reduced: no thread will write any more. False also while the occurrence before has not quite
+  // ended, or when this one has: see Finished().
   bool Stop() noexcept {
     while (Claim(0) != kNoChunk) ++stopped_;
     const std::uint64_t word = state_.work.load(std::memory_order_acquire);
-    if (!Owns(word)) return true;
+    if (!Owns(word)) return false;
     const auto claimed = static_cast<std::uint32_t>(std::popcount(word >> kClaimShift & all_));
     const auto done = static_cast<std::uint32_t>(std::popcount(word & all_));
     return claimed <= done + stopped_;

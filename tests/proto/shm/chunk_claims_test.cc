@@ -100,6 +100,19 @@ TEST_CASE("ChunkClaims: stopping leaves nothing to claim and says when all is qu
   CHECK(stopper.Stop());
 }
 
+TEST_CASE("ChunkClaims: stopping waits for the word of the occurrence before") {
+  Tensor tensor;
+  ChunkClaims before(tensor.state, 0, 1);
+  REQUIRE(before.Claim(0) == 0);
+  ChunkClaims stopper(tensor.state, 1, 2);
+  CHECK_FALSE(stopper.Stop());
+  REQUIRE(before.Done(0));
+  CHECK(stopper.Stop());
+  ChunkClaims late(tensor.state, 1, 2);
+  CHECK(late.Claim(0) == kNoChunk);
+  CHECK_FALSE(late.Finished());
+}
+
 TEST_CASE("ChunkClaims: threads that race do every chunk of every occurrence exactly once") {
   constexpr int kThreads = 4;
   constexpr std::uint64_t kOccurrences = 3000;

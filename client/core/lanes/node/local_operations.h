@@ -178,7 +178,9 @@ class LocalOperations final : public OperationQueue {
     std::atomic<bool> put_off{false};           // the others do not know of it yet
     // Bits of chunks whose result this process wrote into the direct destination.
     std::atomic<std::uint32_t> written_chunks{0};
-    // Chunks that threads of this process are at, whatever the shared words say.
+    // Chunks that threads of this process are at, whatever the shared words say. What they have
+    // reduced comes before they leave, and that before its end: `finished` in the segment says so
+    // too, but not to ThreadSanitizer, which takes each mapping of the segment for other memory.
     std::atomic<std::uint32_t> own_chunks{0};
     // The rest is guarded by mutex_.
     Registration* registration = nullptr;
@@ -327,9 +329,7 @@ class LocalOperations final : public OperationQueue {
   SharedMember& own_state_;
   DirectReads direct_reads_;
   // Threads of this process that are in Reduce, or copy in PublishNext. Grows under mutex_, and not
-  // once the context has ended. What they have reduced comes before they leave, and that before its
-  // end: `finished` in the segment says so too, but not to ThreadSanitizer, which takes each
-  // mapping of the segment for other memory.
+  // once the context has ended.
   std::atomic<std::uint32_t> reducers_{0};
   Doorbell submitted_{};  // where the background thread sleeps
   const TracePlace trace_;

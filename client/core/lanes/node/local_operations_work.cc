@@ -65,11 +65,17 @@ bool LocalOperations::WorkInBackground(std::uint64_t& oldest) {
   std::optional<Chunk> chunk;
   {
     MutexLock lock(mutex_);
-    const Operation* const operation = OldestInFlight(oldest);
+    const Operation* operation = OldestInFlight(oldest);
     oldest =
         operation == nullptr ? next_sequence_ : operation->sequence.load(std::memory_order_relaxed);
+    // As in WaitForRoom: who only tries to submit, and does not wait, has nobody else.
+    if (in_flight_.load(std::memory_order_relaxed) >= capacity_ && operation != nullptr &&
+        !MayAdvance(*operation)) {
+      operation = OldestThatMayAdvance(oldest);
+    }
     if (operation != nullptr) {
-      std::tie(ended, chunk) = EndOrClaim(*operation, oldest, Foreign::kTake);
+      const std::uint64_t sequence = operation->sequence.load(std::memory_order_relaxed);
+      std::tie(ended, chunk) = EndOrClaim(*operation, sequence, Foreign::kTake);
     }
   }
   if (ended) own_state_.doorbell.Ring();
@@ -343,14 +349,27 @@ void LocalOperations::Quieten(Operation& operation) {
   if (operation.end.staging_offset != kNoStaging) return;
   const Tensor& tensor = *operation.tensor.load(std::memory_order_relaxed);
   const std::uint64_t occurrence = operation.occurrence.load(std::memory_order_relaxed);
-  const std::uint32_t chunks = operation.chunk_count.load(std::memory_order_relaxed);
-  if (chunks == 0 || tensor.ended.load(std::memory_order_relaxed) != occurrence ||
-      !HasArrived(tensor.number, occurrence)) {
+  if (operation.chunk_count.load(std::memory_order_relaxed) == 0) return;
+  // Who leaves in order, while the job goes on, does not keep the others from what is to arrive.
+  if (state_.phase() == SessionState::Phase::kClosing && !HasArrived(tensor.number, occurrence)) {
     return;
   }
-  ChunkClaims claims(segment_.Tensor(tensor.number), occurrence, chunks);
   const Clock::time_point deadline = Clock::now() + kQuietDeadline;
-  while (!claims.Finished() && !claims.Stop() && Clock::now() < deadline) ::sched_yield();
+  // Nothing later begins before what is stopped has finished. It may yet have to arrive: others,
+  // who have not heard of the end, would begin it then.
+  for (std::uint64_t k = tensor.ended.load(std::memory_order_relaxed); k <= occurrence; ++k) {
+    std::uint32_t chunks = 0;
+    {
+      const MutexLock lock(mutex_);
+      if (k >= tensor.published) return;
+      const Operation& pending = *tensor.pending[k % kOccurrencesInFlight];
+      chunks = pending.chunk_count.load(std::memory_order_relaxed);
+    }
+    if (chunks == 0) continue;
+    ChunkClaims claims(segment_.Tensor(tensor.number), k, chunks);
+    while (!claims.Finished() && !claims.Stop() && Clock::now() < deadline) ::sched_yield();
+    if (!claims.Finished()) return;
+  }
 }
 
 }  // namespace ringd::client

@@ -1,9 +1,15 @@
 // Waits for operations of a one-node job, and what is left of those that have ended. Runs under
 // ThreadSanitizer too.
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <future>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -165,6 +171,89 @@ TEST_CASE("LocalOperations: what was given up with the job is not written afterw
   static_cast<void>(job[0].operations->Wait(later, InTenSeconds()));
   CHECK(first == std::array<float, 4>{});
   CHECK(job[0].operations->in_flight() <= 1);
+}
+
+// Another rank has not heard of the job's failure, and comes later than the failed wait.
+TEST_CASE("LocalOperations: after a failed wait no other rank writes into the arena") {
+  LocalJob job(2);
+  constexpr std::uint64_t kCount = 5000;
+  Floats tensor(0, 0, kCount);
+  const bool earlier = GENERATE(false, true);  // an occurrence before is in flight, too
+  std::fill_n(job[0].At(0), kCount, 1.0F);
+  if (earlier) Submit(job[0], tensor.registration, job[0].At(1 << 20));
+  const std::uint64_t given_up = Submit(job[0], tensor.registration, job[0].At(0));
+  job[0].state.Fail("another rank has died");
+  CHECK(job[0].operations->Wait(given_up, InTenSeconds()) == WaitResult::kEnded);
+  if (earlier) Submit(job[1], tensor.registration, job[1].At(1 << 20));
+  const std::uint64_t theirs = Submit(job[1], tensor.registration, job[1].At(0));
+  // More tests than there are chunks and ends.
+  for (int i = 0; i < 16; ++i) CHECK(job[1].operations->Test(theirs) == WaitResult::kTimeout);
+  CHECK(std::all_of(job[0].At(0), job[0].At(0) + kCount, [](float is) { return is == 1.0F; }));
+}
+
+TEST_CASE("LocalOperations: with a full table the helper ends what it can behind the oldest") {
+  LocalJob job(2);
+  std::vector<std::unique_ptr<Floats>> tensors;
+  std::vector<float> here(kCapacity, 1);
+  std::vector<float> there(kCapacity, 2);
+  for (std::uint32_t i = 0; i < kCapacity; ++i) {
+    tensors.push_back(std::make_unique<Floats>(i, i, 1));
+    Submit(job[0], tensors[i]->registration, &here[i]);
+    if (i > 0) Submit(job[1], tensors[i]->registration, &there[i]);
+  }
+  REQUIRE(job[0].operations->in_flight() == kCapacity);
+  std::uint64_t oldest = 0;
+  CHECK(job[0].operations->WorkInBackground(oldest));
+  CHECK(job[0].operations->in_flight() < kCapacity);
+}
+
+// A thread that touches memory that is closed is held there until the test opens it again.
+std::atomic<bool> held{false};
+std::atomic<bool> open_again{false};
+
+void Hold(int) {
+  held = true;
+  while (!open_again) ::sched_yield();
+}
+
+TEST_CASE("LocalOperations: nothing ends under a thread that reduces it, whatever others write") {
+  const bool as_finished = GENERATE(true, false);
+  LocalJob job(2);
+  constexpr std::uint64_t kCount = 1000;  // one chunk, and more than kAtOnceBytes
+  constexpr std::size_t kPage = 4096;
+  Floats tensor(0, 0, kCount);
+  for (std::size_t m = 0; m < 2; ++m) std::fill_n(job[m].At(0), kCount, 1.0F);
+  const std::uint64_t sequence = Submit(job[0], tensor.registration, job[0].At(0));
+  held = false;
+  open_again = false;
+  struct sigaction hold = {};
+  struct sigaction before = {};
+  hold.sa_handler = &Hold;
+  REQUIRE(::sigaction(SIGSEGV, &hold, &before) == 0);
+  REQUIRE(::mprotect(job[0].arena, kPage, PROT_NONE) == 0);
+  Submit(job[1], tensor.registration, job[1].At(0));
+  std::thread worker([&] { static_cast<void>(job[0].operations->Test(sequence)); });
+  while (!held) std::this_thread::yield();
+  // What a hostile member can do.
+  SharedTensor& shared = job[1].memory.segment().Tensor(0);
+  SubmissionSlot& slot = job[1].memory.segment().Slot(0, 1, 0);
+  if (as_finished) {
+    shared.finished = 1;
+  } else {
+    slot.meta_id = 77;
+  }
+  const WaitResult result = job[0].operations->Test(sequence);
+  slot.meta_id = 0;
+  const bool opened = ::mprotect(job[0].arena, kPage, PROT_READ | PROT_WRITE) == 0;
+  open_again = true;
+  worker.join();
+  ::sigaction(SIGSEGV, &before, nullptr);
+  CHECK(opened);
+  CHECK(result == WaitResult::kTimeout);
+  const OperationOutcome outcome = Finish(job[0], sequence);
+  CHECK(outcome.status == 0);
+  CHECK(outcome.conflicting_metas.empty());
+  CHECK(job[0].At(0)[kCount - 1] == 2.0F);
 }
 
 }  // namespace
