@@ -80,8 +80,9 @@ absl::Status Engine::RegistrationWork::Prepare(const v1::RegisterTensorsRequest&
     const std::uint64_t session_bytes = SessionBytesOf(*checked);
     const bool through_ringd = !one_node || checked->meta.place == TensorPlace::kDevice;
     const std::size_t queues = through_ringd ? static_cast<std::size_t>(place->local_size) : 0;
-    if (absl::Status status = paid_.Take(session_bytes + TableBytesOfName(*checked, queues) +
-                                         TableBytesOfMeta(*checked));
+    if (absl::Status status =
+            paid_.Take(session_bytes + TableBytesOfNames(1, checked->name.size(), queues) +
+                       TableBytesOfMeta(*checked));
         !status.ok()) {
       return status;
     }

@@ -69,13 +69,17 @@ class Lane {
   // The ranks combine what they have in host memory themselves.
   virtual bool CombinesLocally() const noexcept = 0;
 
-  // Names of tensors that the ranks combine themselves: a number for each, the same each time.
+  // Names of tensors that the ranks combine themselves: a number for each, as long as a registration
+  // holds it.
   //   kResourceExhausted: there are no numbers left.
-  virtual absl::StatusOr<std::uint32_t> Number(const std::string& /*name*/) {
+  virtual absl::StatusOr<std::uint32_t> HoldName(const std::string& /*name*/) {
     return absl::InternalError("this node carries the ranks' operations out");
   }
+  virtual void ReleaseName(std::uint32_t /*tensor*/) {}
   // Numbers are below that.
   virtual std::uint32_t tensor_count() const noexcept { return 0; }
+  // Of all names that have one.
+  virtual std::uint64_t name_bytes() const noexcept { return 0; }
   virtual std::optional<std::string> NameOf(std::uint32_t /*tensor*/) const { return std::nullopt; }
 
   // Takes an operation on. `root`: the node of its root; `digest`: what each of its messages says

@@ -26,8 +26,8 @@ std::uint64_t SessionBytesOf(const Registration& registration) {
   return 512 + 2 * registration.name.size() + 32 * registration.meta.shape.size();
 }
 
-std::uint64_t TableBytesOfName(const Registration& registration, std::size_t queues) {
-  return 384 + 2 * registration.name.size() + 64 * queues;
+std::uint64_t TableBytesOfNames(std::size_t count, std::uint64_t name_bytes, std::size_t queues) {
+  return count * (384 + 64 * queues) + 2 * name_bytes;
 }
 
 std::uint64_t TableBytesOfMeta(const Registration& registration) {

@@ -31,10 +31,10 @@ struct Registration {
 std::string DescriptionKey(const Registration& registration, const std::string& meta_key);
 
 // What a description takes of ringd's memory, in round figures: of the session; of the job's
-// tables, once for each name (`queues`: one for each local rank whose submissions come to ringd)
-// and once for each meta.
+// tables, for `count` names of `name_bytes` in all (`queues`: of each, one for each local rank whose
+// submissions come to ringd) and once for each meta.
 std::uint64_t SessionBytesOf(const Registration& registration);
-std::uint64_t TableBytesOfName(const Registration& registration, std::size_t queues);
+std::uint64_t TableBytesOfNames(std::size_t count, std::uint64_t name_bytes, std::size_t queues);
 std::uint64_t TableBytesOfMeta(const Registration& registration);
 
 inline constexpr std::size_t kMaxTensorNameBytes = 512;

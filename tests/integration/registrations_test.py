@@ -91,6 +91,45 @@ IN_USE = """
     hvd.shutdown()
 """
 
+NAMES_THAT_DO_NOT_RETURN = """
+    import ringd
+    import ringd.torch as hvd
+    import torch
+    from ringd.torch import job as jobs
+
+    torch.set_num_threads(1)
+    hvd.init()
+    job = jobs.current()
+    context = job.context
+    often = torch.ones(1000)
+    for step in range(0, 70_000, 1_000):
+        numbers = context.register(
+            [
+                ringd.TensorSpec(
+                    f"step.{n}", ringd.CollectiveKind.ALLREDUCE, ringd.DataType.FLOAT32, shape=(1_000,)
+                )
+                for n in range(step, step + 1_000)
+            ]
+        )
+        # Of each thousand, some: a number that was never used is given away as well.
+        for number in numbers[::50]:
+            tensor = torch.full((1_000,), step + 1.0)
+            context.wait(context.submit(number, tensor.data_ptr(), tensor.data_ptr()))
+            assert (tensor == hvd.size() * (step + 1.0)).all()
+        context.unregister(numbers)
+        hvd.allreduce_(often, op=hvd.Average, name="often")
+        assert (often == 1).all()
+
+    # The same by PyTorch's way, which gives back by itself.
+    job.LOOK, job._look_at = 128, 256
+    for step in range(1_000):
+        loss = hvd.allreduce(torch.tensor([1.0 + step]), op=hvd.Sum, name=f"loss.{step}")
+        assert loss.item() == hvd.size() * (1.0 + step)
+    assert len(job._registrations) < 512
+    print("done", flush=True)
+    hvd.shutdown()
+"""
+
 
 def resident_bytes(cluster: Cluster) -> int:
     result = cluster.ringctl("status", "--json")
@@ -113,3 +152,10 @@ def test_a_number_in_use_is_not_given_back(cluster: Cluster) -> None:
         job = cluster.start_job(IN_USE, ranks_per_node=ranks)
         job.expect_success()
         assert "(tensor 'held') is in use" in job.ranks[0].output
+
+
+def test_more_names_than_a_job_may_have_at_once_come_one_after_the_other(cluster: Cluster) -> None:
+    cluster.start_nodes(2)
+    for ranks in ([2], [1, 1]):
+        job = cluster.start_job(NAMES_THAT_DO_NOT_RETURN, ranks_per_node=ranks)
+        job.expect_success()

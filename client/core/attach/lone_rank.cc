@@ -7,8 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <map>
+#include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,7 @@
 #include "proto/base/mutex.h"
 #include "proto/shm/job_segment.h"
 #include "proto/shm/session_segment.h"
+#include "proto/shm/tensor_numbers.h"
 
 namespace ringd::client {
 namespace {
@@ -73,23 +75,30 @@ class LoneControlChannel final : public ControlChannel {
     std::vector<RegisteredNumbers> numbers;
     numbers.reserve(tensors.size());
     for (const TensorDescription& tensor : tensors) {
-      const auto next = static_cast<std::uint32_t>(tensors_.size());
-      const auto found = tensors_.find({communicator, tensor.name});
-      if (found == tensors_.end() && next == kMaxLocalTensors) {
-        return absl::ResourceExhaustedError(
-            absl::StrCat("tensor '", tensor.name, "': more than ", kMaxLocalTensors,
-                         " different names: give tensors that come again the same name"));
+      const std::optional<std::uint32_t> number =
+          tensors_.Hold(absl::StrCat(communicator, ",", tensor.name));
+      if (!number.has_value()) {
+        return absl::ResourceExhaustedError(absl::StrCat(
+            "tensor '", tensor.name, "': more than ", kMaxLocalTensors,
+            " different names at once: give tensors that come again the same name, and give back "
+            "those that do not come again (ringd_unregister)"));
       }
-      const std::uint32_t number =
-          tensors_.try_emplace({communicator, tensor.name}, next).first->second;
       // One rank's descriptions differ from nobody's: one number for all of them.
-      numbers.push_back({++registrations_, number, 1});
+      numbers.push_back({++registrations_, *number, 1});
+      tensor_of_.emplace(registrations_, *number);
     }
     return numbers;
   }
 
-  absl::Status Unregister(std::span<const std::uint32_t> /*registrations*/,
+  absl::Status Unregister(std::span<const std::uint32_t> registrations,
                           Clock::time_point /*deadline*/) override {
+    MutexLock lock(mutex_);
+    for (const std::uint32_t registration : registrations) {
+      const auto found = tensor_of_.find(registration);
+      if (found == tensor_of_.end()) continue;
+      tensors_.Release(found->second);
+      tensor_of_.erase(found);
+    }
     return absl::OkStatus();
   }
 
@@ -134,7 +143,8 @@ class LoneControlChannel final : public ControlChannel {
  private:
   Mutex mutex_;
   std::uint32_t registrations_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<std::pair<std::uint32_t, std::string>, std::uint32_t> tensors_ ABSL_GUARDED_BY(mutex_);
+  TensorNumbers tensors_ ABSL_GUARDED_BY(mutex_){kMaxLocalTensors};  // by communicator and name
+  std::unordered_map<std::uint32_t, std::uint32_t> tensor_of_ ABSL_GUARDED_BY(mutex_);
   std::uint32_t last_communicator_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

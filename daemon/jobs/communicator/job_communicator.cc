@@ -111,7 +111,10 @@ absl::Status JobCommunicator::Number(Registration& registration, const std::stri
   if (!number.ok()) return number.status();
   registration.tensor = *number;
   const absl::StatusOr<MetaNumbers::Held> held = metas_.Hold(meta_key, registration.meta);
-  if (!held.ok()) return held.status();
+  if (!held.ok()) {
+    ReleaseName(registration);
+    return held.status();
+  }
   if (held->added) table_bytes_ += TableBytesOfMeta(registration);
   registration.meta_id = held->id;
   if (registration.meta.place == TensorPlace::kDevice) has_device_tensors_ = true;
@@ -121,21 +124,27 @@ absl::Status JobCommunicator::Number(Registration& registration, const std::stri
 
 absl::StatusOr<std::uint32_t> JobCommunicator::NumberName(const Registration& registration) {
   if (!IsCarriedHere(registration)) {
-    const std::uint32_t count = lane_->tensor_count();
-    absl::StatusOr<std::uint32_t> number = lane_->Number(registration.name);
-    if (lane_->tensor_count() > count) table_bytes_ += TableBytesOfName(registration, 0);
+    const std::uint64_t before = TableBytesOfNames(lane_->tensor_count(), lane_->name_bytes(), 0);
+    absl::StatusOr<std::uint32_t> number = lane_->HoldName(registration.name);
+    // Less, too, where it takes the place of a longer one.
+    table_bytes_ += TableBytesOfNames(lane_->tensor_count(), lane_->name_bytes(), 0) - before;
     return number;
   }
   const std::uint32_t number = scheduler_->Intern(registration.name).value();
   if (number >= numbered_.size()) numbered_.resize(number + 1);
   if (!numbered_[number]) {
     numbered_[number] = true;
-    table_bytes_ += TableBytesOfName(registration, members_.size());
+    table_bytes_ += TableBytesOfNames(1, registration.name.size(), members_.size());
   }
   return number;
 }
 
+void JobCommunicator::ReleaseName(const Registration& registration) noexcept {
+  if (!IsCarriedHere(registration)) lane_->ReleaseName(registration.tensor);
+}
+
 void JobCommunicator::Release(const Registration& registration) noexcept {
+  ReleaseName(registration);
   if (metas_.Release(registration.meta_id)) table_bytes_ -= TableBytesOfMeta(registration);
 }
 

@@ -271,6 +271,7 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   }
   // The number of its name, of which there are two kinds if the ranks combine what is on the host.
   absl::StatusOr<std::uint32_t> NumberName(const Registration& registration);
+  void ReleaseName(const Registration& registration) noexcept;
   // An error if a rank has submitted a tensor on the host that another has on a GPU, where they
   // would wait for each other.
   absl::Status CheckPlaces(Clock::time_point now);

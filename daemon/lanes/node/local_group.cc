@@ -44,23 +44,13 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(
       new LocalGroup(*std::move(mapping), *std::move(fd), std::move(capacities), by_order));
 }
 
-absl::StatusOr<std::uint32_t> LocalGroup::Number(const std::string& name) {
-  const auto found = numbers_.find(name);
-  if (found != numbers_.end()) return found->second;
-  if (names_.size() == kMaxLocalTensors) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("tensor '", name, "': more than ", kMaxLocalTensors,
-                     " different names in one job: give tensors that come again the same name"));
-  }
-  const auto number = static_cast<std::uint32_t>(names_.size());
-  names_.push_back(name);
-  numbers_.emplace(name, number);
-  return number;
-}
-
-std::optional<std::string> LocalGroup::NameOf(std::uint32_t tensor) const {
-  if (tensor >= names_.size()) return std::nullopt;
-  return names_[tensor];
+absl::StatusOr<std::uint32_t> LocalGroup::Hold(const std::string& name) {
+  const std::optional<std::uint32_t> number = numbers_.Hold(name);
+  if (number.has_value()) return *number;
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "tensor '", name, "': more than ", kMaxLocalTensors,
+      " different names at once in one job: give tensors that come again the same name, and give "
+      "back those that do not come again (ringd_unregister)"));
 }
 
 bool LocalGroup::AnyInFlight() const noexcept {
@@ -116,7 +106,7 @@ std::vector<LocalWait> LocalGroup::Waiting(Clock::time_point before, Clock::time
     wait.member = static_cast<int>(found.member);
     wait.tensor = by_order_
                       ? OrderedName(OrderedNumberOf(found.tensor.tensor, found.tensor.occurrence))
-                      : names_[found.tensor.tensor];
+                      : numbers_.NameOf(found.tensor.tensor).value_or("?");
     wait.meta_id = found.verdict.meta_ids[found.member];
     const auto word = OrderedDescription::FromWord(wait.meta_id);
     if (by_order_ && word.has_value()) {
@@ -135,9 +125,7 @@ std::optional<std::uint32_t> LocalGroup::PlaceOf(const std::string& tensor) cons
     if (!number.has_value()) return std::nullopt;
     return OrderedPlaceOf(*number);
   }
-  const auto found = numbers_.find(tensor);
-  if (found == numbers_.end()) return std::nullopt;
-  return found->second;
+  return numbers_.Find(tensor);
 }
 
 bool LocalGroup::HasArrived(const std::string& tensor) {

@@ -8,7 +8,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,6 +20,7 @@
 #include "proto/base/unique_fd.h"
 #include "proto/shm/job_segment.h"
 #include "proto/shm/ordered_operation.h"
+#include "proto/shm/tensor_numbers.h"
 
 namespace ringd {
 
@@ -51,15 +51,17 @@ class LocalGroup {
       std::span<const std::shared_ptr<Session>> members, std::uint32_t communicator = 0,
       bool by_order = false);
 
-  // The number of a tensor's name in the segment, the same each time.
+  // One more registration holds the number of a tensor's name in the segment.
   //   kResourceExhausted: there are no numbers left.
-  absl::StatusOr<std::uint32_t> Number(const std::string& name);
+  absl::StatusOr<std::uint32_t> Hold(const std::string& name);
+  void Release(std::uint32_t tensor) { numbers_.Release(tensor); }
+  std::uint64_t name_bytes() const noexcept { return numbers_.name_bytes(); }
   // How many names there are, or places of operations; their numbers are below that.
   std::uint32_t tensor_count() const noexcept {
-    return by_order_ ? kOrderedPlaces : static_cast<std::uint32_t>(names_.size());
+    return by_order_ ? kOrderedPlaces : numbers_.count();
   }
   // Nothing if there is no such number.
-  std::optional<std::string> NameOf(std::uint32_t tensor) const;
+  std::optional<std::string> NameOf(std::uint32_t tensor) const { return numbers_.NameOf(tensor); }
 
   // Notes since when submissions wait. Reads a bounded amount (LocalWaits).
   void Look(Clock::time_point now) { waits_.Look(now, tensor_count()); }
@@ -103,8 +105,7 @@ class LocalGroup {
   const bool by_order_;
   MemoryMapping segment_;  // what stands before the tensors
   JobSegmentView view_;
-  std::vector<std::string> names_;  // by number
-  std::unordered_map<std::string, std::uint32_t> numbers_;
+  TensorNumbers numbers_{kMaxLocalTensors};
   LocalWaits waits_;
 };
 

@@ -20,10 +20,12 @@ class NodeLane final : public Lane {
       : group_(std::move(group)), member_count_(member_count), events_(events) {}
 
   bool CombinesLocally() const noexcept override { return true; }
-  absl::StatusOr<std::uint32_t> Number(const std::string& name) override {
-    return group_->Number(name);
+  absl::StatusOr<std::uint32_t> HoldName(const std::string& name) override {
+    return group_->Hold(name);
   }
+  void ReleaseName(std::uint32_t tensor) override { group_->Release(tensor); }
   std::uint32_t tensor_count() const noexcept override { return group_->tensor_count(); }
+  std::uint64_t name_bytes() const noexcept override { return group_->name_bytes(); }
   std::optional<std::string> NameOf(std::uint32_t tensor) const override {
     return group_->NameOf(tensor);
   }

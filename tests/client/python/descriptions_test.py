@@ -112,3 +112,20 @@ def test_a_communicator_is_forgotten_with_its_descriptions() -> None:
     for communicator in (0, 1, 2):
         job.register([spec("x", extent, communicator) for extent in (1, 2)])
     assert account.registers == 4
+
+
+def test_names_that_do_not_return_are_given_back() -> None:
+    account, job = make()
+    often = job.registration(spec("often", 1))
+    in_flight = job.registration(spec("in flight", 1))
+    account.in_flight.add(in_flight)
+    for step in range(12 * Job.LOOK):
+        number = job.registration(spec(f"step.{step}", 1))
+        assert account.live[number].name == f"step.{step}"
+        if step % 100 == 0:
+            assert job.registration(spec("often", 1)) == often
+    assert len(account.live) <= 3 * Job.LOOK
+    assert account.unregisters <= 12 * 2 * 20
+    assert in_flight in account.live
+    again = job.registration(spec("step.0", 1))
+    assert account.live[again].name == "step.0"

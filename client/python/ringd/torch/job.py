@@ -40,6 +40,8 @@ class Job:
     A tensor that comes again with another shape or type is described anew. Each name keeps, on each
     communicator, the ``KEPT`` descriptions used last, so that shapes which take turns cost no
     calls; of more, half are given back. Beyond ``MOST`` descriptions a name keeps only its last.
+    Names that do not return, as those that hold a step's number, are given back, too: for every
+    ``LOOK`` descriptions that come on top, all that nobody has asked for meanwhile.
 
     Thread safety: any thread may call anything. A registration asked for twice is the same number,
     unless it has been given back meanwhile: then submitting it is a ``NotFoundError``.
@@ -47,6 +49,7 @@ class Job:
 
     KEPT = 16
     MOST = 32_768
+    LOOK = 8_192
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -61,6 +64,9 @@ class Job:
         self._registrations: dict[TensorSpec, int] = {}
         # By communicator and name, those used last at the end. Changed under the lock.
         self._described: dict[tuple[int, str], dict[TensorSpec, None]] = {}
+        # Registrations that somebody has asked for since the last look, and when to look next.
+        self._asked: set[int] = set()
+        self._look_at = 2 * self.LOOK
         self._lock = threading.Lock()
         # Keeps the tensors of operations alive whose handles or optimizers the program has dropped.
         self.in_flight: set[Any] = set()
@@ -77,7 +83,8 @@ class Job:
         except KeyError:
             with self._lock:
                 return self._describe(specs)
-        if any(len(self._described[_key(spec)]) > 1 for spec in specs):
+        self._asked.update(numbers)
+        if any(len(self._described.get(_key(spec), ())) > 1 for spec in specs):
             with self._lock:
                 self._used(specs)
         return numbers
@@ -91,13 +98,16 @@ class Job:
             self._registrations.update(zip(unknown, numbers, strict=True))
         self._used(specs)
         numbers = [self._registrations[spec] for spec in specs]
+        self._asked.update(numbers)
         for key in dict.fromkeys(_key(spec) for spec in unknown):
             self._give_back(self._described[key], set(specs))
+        if len(self._registrations) > self._look_at:
+            self._give_back_unasked()
         return numbers
 
     def _used(self, specs: list[TensorSpec]) -> None:
         for spec in specs:
-            described = self._described[_key(spec)]
+            described = self._described.get(_key(spec), {})
             if spec in described:
                 del described[spec]
                 described[spec] = None
@@ -109,32 +119,39 @@ class Job:
         if len(described) <= kept:
             return
         oldest = [spec for spec in list(described)[: len(described) - (kept + 1) // 2] if spec not in needed]
-        if self._try_give_back(described, oldest):
-            return
-        # Some are in flight: they stay, until the next time.
-        for spec in oldest:
-            self._try_give_back(described, [spec])
+        self._give_back_idle(oldest)
 
-    def _try_give_back(self, described: dict[TensorSpec, None], specs: list[TensorSpec]) -> bool:
+    def _give_back_unasked(self) -> None:
+        unasked = [spec for spec, number in self._registrations.items() if number not in self._asked]
+        self._give_back_idle(unasked)
+        self._asked.clear()
+        self._look_at = max(len(self._registrations), self.LOOK) + self.LOOK
+
+    def _give_back_idle(self, specs: list[TensorSpec]) -> None:
+        """All but those in flight."""
+        numbers = [self._registrations[spec] for spec in specs]
         try:
-            self.context.unregister([self._registrations[spec] for spec in specs])
+            self.context.unregister(numbers)
         except FailedPreconditionError:
-            return False
+            half = len(specs) // 2
+            if half > 0:
+                self._give_back_idle(specs[:half])
+                self._give_back_idle(specs[half:])
+            return
+        self._asked.difference_update(numbers)
         for spec in specs:
+            key = _key(spec)
             del self._registrations[spec]
-            del described[spec]
-        return True
+            del self._described[key][spec]
+            if not self._described[key]:
+                del self._described[key]
 
     def give_back(self, communicator: Communicator) -> None:
         """What was described for gradients whose parameters have gone, unless it is in flight."""
         with self._lock:
             for name in communicator.gradient_names.gone():
                 key = communicator.number, f"allreduce.{name}"
-                described = self._described.get(key, {})
-                for spec in list(described):
-                    self._try_give_back(described, [spec])
-                if not described:
-                    self._described.pop(key, None)
+                self._give_back_idle(list(self._described.get(key, {})))
 
     def has_in_flight(self, communicator: int) -> bool:
         """Whether an operation of this communicator has not been waited for."""
@@ -145,7 +162,7 @@ class Job:
         with self._lock:
             for key in [key for key in self._described if key[0] == communicator]:
                 for spec in self._described.pop(key):
-                    del self._registrations[spec]
+                    self._asked.discard(self._registrations.pop(spec))
 
 
 def _key(spec: TensorSpec) -> tuple[int, str]:

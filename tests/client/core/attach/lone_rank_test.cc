@@ -66,12 +66,18 @@ TEST_CASE("LoneRank: more names than fit are an error that says so") {
   std::vector<TensorDescription> tensors;
   for (std::uint32_t i = 0; i < kMaxLocalTensors; ++i)
     tensors.push_back(Described(std::to_string(i)));
-  REQUIRE(lone->control->Register(0, tensors, Clock::now()).ok());
+  const auto held = lone->control->Register(0, tensors, Clock::now());
+  REQUIRE(held.ok());
   const std::vector<TensorDescription> more = {Described("more")};
   const auto refused = lone->control->Register(0, more, Clock::now());
   CHECK(refused.status().code() == absl::StatusCode::kResourceExhausted);
   const std::vector<TensorDescription> known = {Described("7")};
   CHECK(lone->control->Register(0, known, Clock::now()).ok());
+  const std::vector<std::uint32_t> given_back = {(*held)[11].registration};
+  REQUIRE(lone->control->Unregister(given_back, Clock::now()).ok());
+  const auto again = lone->control->Register(0, more, Clock::now());
+  REQUIRE(again.ok());
+  CHECK((*again)[0].tensor == (*held)[11].tensor);
 }
 
 TEST_CASE("LoneRank: limits of the process bound the arena and bring no signal") {

@@ -62,9 +62,9 @@ TEST_CASE("LocalGroup: every rank gets the segment and the others' arenas") {
 
 TEST_CASE("LocalGroup: a name keeps its number, and other names have others") {
   LocalJob job(1);
-  CHECK(*job.group->Number("a") == 0);
-  CHECK(*job.group->Number("b") == 1);
-  CHECK(*job.group->Number("a") == 0);
+  CHECK(*job.group->Hold("a") == 0);
+  CHECK(*job.group->Hold("b") == 1);
+  CHECK(*job.group->Hold("a") == 0);
   CHECK(job.group->NameOf(1) == "b");
   CHECK_FALSE(job.group->NameOf(2).has_value());
 }
@@ -72,17 +72,20 @@ TEST_CASE("LocalGroup: a name keeps its number, and other names have others") {
 TEST_CASE("LocalGroup: there are no more names than the segment has places for") {
   LocalJob job(1);
   for (std::uint32_t i = 0; i < kMaxLocalTensors; ++i) {
-    if (!job.group->Number(std::to_string(i)).ok()) FAIL("name " << i);
+    if (!job.group->Hold(std::to_string(i)).ok()) FAIL("name " << i);
   }
-  const auto one_more = job.group->Number("one more");
+  const auto one_more = job.group->Hold("one more");
   CHECK(absl::IsResourceExhausted(one_more.status()));
-  CHECK(job.group->Number("7").ok());
+  CHECK(job.group->Hold("7").ok());
+  job.group->Release(11);
+  CHECK(job.group->Hold("one more").value() == 11);
+  CHECK(job.group->NameOf(11) == "one more");
 }
 
 TEST_CASE("LocalGroup: a rank that has not submitted is who the others wait for") {
   LocalJob job(3);
-  REQUIRE(job.group->Number("a").ok());
-  REQUIRE(job.group->Number("b").ok());
+  REQUIRE(job.group->Hold("a").ok());
+  REQUIRE(job.group->Hold("b").ok());
   CHECK_FALSE(job.group->AnyInFlight());
   job.Post(1, 0, 0, 5);
   job.Post(1, 2, 0, 5);
@@ -104,7 +107,7 @@ TEST_CASE("LocalGroup: a rank that has not submitted is who the others wait for"
 
 TEST_CASE("LocalGroup: since when something waits begins anew with each occurrence") {
   LocalJob job(2);
-  REQUIRE(job.group->Number("a").ok());
+  REQUIRE(job.group->Hold("a").ok());
   job.Post(0, 0, 0);
   job.group->Look(kStart);
   job.Post(0, 1, 0);
@@ -122,7 +125,7 @@ TEST_CASE(
     "LocalGroup: what all have submitted waits for nobody, unless a rank stops in the middle of "
     "it") {
   LocalJob job(2);
-  REQUIRE(job.group->Number("a").ok());
+  REQUIRE(job.group->Hold("a").ok());
   job.Post(0, 0, 0);
   job.Post(0, 1, 0);
   job.group->Look(kStart);
@@ -261,7 +264,7 @@ TEST_CASE("LocalGroup: looking at tensors that nobody has touched makes no memor
 
 TEST_CASE("LocalGroup: ranks that write nonsense are shown, not believed") {
   LocalJob job(2);
-  REQUIRE(job.group->Number("a").ok());
+  REQUIRE(job.group->Hold("a").ok());
   std::memset(job.segment.data() + sizeof(JobSegmentHeader), 0xff, std::size_t{64} << 10);
   job.group->Look(kStart);
   static_cast<void>(job.group->Waiting(kStart, kStart));

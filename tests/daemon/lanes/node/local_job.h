@@ -64,7 +64,7 @@ struct LocalJob {
   }
   void NameTensors(std::uint32_t count) const {
     for (std::uint32_t i = 0; i < count; ++i) {
-      if (!group->Number(std::to_string(i)).ok()) FAIL("name " << i);
+      if (!group->Hold(std::to_string(i)).ok()) FAIL("name " << i);
     }
   }
   // All that anybody has touched of it.

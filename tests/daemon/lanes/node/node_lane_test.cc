@@ -53,8 +53,8 @@ struct Lanes {
 TEST_CASE("NodeLane: numbers the names of what the ranks combine, and carries nothing out") {
   Lanes lanes(2);
   CHECK(lanes.lane->CombinesLocally());
-  CHECK(*lanes.lane->Number("a") == 0);
-  CHECK(*lanes.lane->Number("b") == 1);
+  CHECK(*lanes.lane->HoldName("a") == 0);
+  CHECK(*lanes.lane->HoldName("b") == 1);
   CHECK(lanes.lane->tensor_count() == 2);
   CHECK(lanes.lane->NameOf(1) == "b");
   CHECK_FALSE(lanes.lane->Start(nullptr, NodeIndex(0), 0).ok());
@@ -65,8 +65,8 @@ TEST_CASE("NodeLane: numbers the names of what the ranks combine, and carries no
 
 TEST_CASE("NodeLane: tells who waits for whom, with the bytes of metas that it knows") {
   Lanes lanes(2);
-  REQUIRE(lanes.lane->Number("a").ok());
-  REQUIRE(lanes.lane->Number("b").ok());
+  REQUIRE(lanes.lane->HoldName("a").ok());
+  REQUIRE(lanes.lane->HoldName("b").ok());
   CHECK(lanes.lane->RanksRest());
   lanes.job.Post(0, 1, 0, kMeta);
   lanes.job.Post(1, 1, 0, kMeta + 1);
@@ -95,7 +95,7 @@ TEST_CASE("NodeLane: tells who waits for whom, with the bytes of metas that it k
 
 TEST_CASE("NodeLane: whom a tensor waits for depends on where it is") {
   Lanes lanes(3);
-  REQUIRE(lanes.lane->Number("a").ok());
+  REQUIRE(lanes.lane->HoldName("a").ok());
   lanes.job.Post(0, 1, 0, kMeta);
   // Nobody has submitted it here: it is in host memory.
   CHECK(lanes.lane->MembersWithout("a", {0, 1, 2}) == std::vector{0, 2});
@@ -113,7 +113,7 @@ TEST_CASE("NodeLane: whom a tensor waits for depends on where it is") {
 
 TEST_CASE("NodeLane: counts what the ranks have carried out") {
   Lanes lanes(2);
-  REQUIRE(lanes.lane->Number("a").ok());
+  REQUIRE(lanes.lane->HoldName("a").ok());
   for (const std::size_t member : {0, 1}) lanes.job.Post(0, member, 0, kMeta);
   for (const std::size_t member : {0, 1}) lanes.job.End(0, member, 0);
   lanes.job.view.Member(0).bytes = 400;
