@@ -69,8 +69,8 @@ class Lane {
   // The ranks combine what they have in host memory themselves.
   virtual bool CombinesLocally() const noexcept = 0;
 
-  // Names of tensors that the ranks combine themselves: a number for each, as long as a registration
-  // holds it.
+  // Names of tensors that the ranks combine themselves: a number for each, as long as a
+  // registration holds it.
   //   kResourceExhausted: there are no numbers left.
   virtual absl::StatusOr<std::uint32_t> HoldName(const std::string& /*name*/) {
     return absl::InternalError("this node carries the ranks' operations out");

@@ -31,8 +31,8 @@ struct Registration {
 std::string DescriptionKey(const Registration& registration, const std::string& meta_key);
 
 // What a description takes of ringd's memory, in round figures: of the session; of the job's
-// tables, for `count` names of `name_bytes` in all (`queues`: of each, one for each local rank whose
-// submissions come to ringd) and once for each meta.
+// tables, for `count` names of `name_bytes` in all (`queues`: of each, one for each local rank
+// whose submissions come to ringd) and once for each meta.
 std::uint64_t SessionBytesOf(const Registration& registration);
 std::uint64_t TableBytesOfNames(std::size_t count, std::uint64_t name_bytes, std::size_t queues);
 std::uint64_t TableBytesOfMeta(const Registration& registration);
