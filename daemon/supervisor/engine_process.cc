@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -75,14 +76,17 @@ EngineProcess::EngineProcess(pid_t pid, UniqueFd pidfd, UniqueFd log)
 EngineProcess::~EngineProcess() {
   if (Reap()) return;
   End();
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+      *killed_at_ + kEndPatience - Clock::now());
   pollfd end{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
-  ::poll(&end, 1, static_cast<int>(kEndPatience.count()));
+  ::poll(&end, 1, static_cast<int>(std::max(left, std::chrono::milliseconds(0)).count()));
   if (Reap()) return;
   LogError(absl::StrCat("the engine with pid ", pid_, " was killed and hangs in the kernel"));
 }
 
 void EngineProcess::End() noexcept {
   if (end_.has_value()) return;
+  if (!killed_at_.has_value()) killed_at_ = Clock::now();
   ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
 }
 

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/processes/process_end.h"
 #include "daemon/supervisor/engine_program.h"
+#include "proto/base/clock.h"
 #include "proto/base/unique_fd.h"
 
 namespace ringd {
@@ -60,7 +61,8 @@ class EngineProcess {
   // What it writes to standard output and error, for EngineLogs; once.
   UniqueFd TakeLog() { return std::move(log_); }
 
-  // Kills it. Idempotent; of no effect after its end. Reap says when it has ended.
+  // Kills it. Idempotent; of no effect after its end. Reap says when it has ended. The destructor
+  // waits for kEndPatience from the first time on.
   void End() noexcept;
 
   // True if it has ended; from then on end() is set and no zombie is left.
@@ -73,6 +75,7 @@ class EngineProcess {
   const pid_t pid_;
   const UniqueFd pidfd_;
   UniqueFd log_;
+  std::optional<Clock::time_point> killed_at_;
   std::optional<EngineEnd> end_;
 };
 

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -99,7 +100,8 @@ class Engines final : private EngineOwner {
   // While it drains, new jobs are refused here and at the door, at one moment: a join comes before
   // it, and its engine is told of the drain, or after it.
   void SetDraining(bool draining) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Ends all, which tell their ranks; kills what is left after a few seconds.
+  // Ends all, which tell their ranks; kills what is left after a few seconds, and does not wait for
+  // what the kernel does not let go of.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const EngineProgram& program() const noexcept { return *program_; }
@@ -123,6 +125,7 @@ class Engines final : private EngineOwner {
     bool spawned = false;
     EngineWatchdog watchdog;
     Clock::time_point kill_at = Clock::time_point::max();
+    std::optional<Clock::time_point> killed_at;
     Clock::time_point cut_at = Clock::time_point::max();
   };
 
@@ -145,9 +148,12 @@ class Engines final : private EngineOwner {
   void Refill() ABSL_LOCKS_EXCLUDED(mutex_);
   void Look(Watched& watched, Clock::time_point now) ABSL_LOCKS_EXCLUDED(mutex_);
   void LookAtLife(Watched& watched, Clock::time_point now);
-  // True: it has ended, and all is done about it.
+  // It was killed, and the kernel does not let go of it: a driver's call may keep it for ever.
+  static bool IsStuck(Watched& watched, Clock::time_point now);
+  // True: it has ended or is stuck, and all is done about it.
   bool Settle(Watched& watched, Clock::time_point now) ABSL_LOCKS_EXCLUDED(mutex_);
   void Bury(Watched& watched, const std::string& how) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ReapStuck() ABSL_LOCKS_EXCLUDED(mutex_);
   // Of one that has ended.
   void ForgetPidLocked(pid_t pid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // From now on nobody gets this engine, which has ended. True if it served a job.
@@ -186,6 +192,7 @@ class Engines final : private EngineOwner {
 
   // The thread's.
   std::map<std::uint64_t, Watched> watched_;  // by number
+  std::vector<Client> stuck_;                 // buried, and not reaped yet
   Clock::time_point refill_at_;               // not before: starting one has failed
   Clock::duration refill_pause_{0};
 

@@ -50,6 +50,7 @@ void Engines::Run() {
         ++it;
       }
     }
+    ReapStuck();
     if (!watched_.empty()) continue;
     const MutexLock lock(mutex_);
     if (ended_ && unwatched_.empty()) return;
@@ -100,6 +101,7 @@ void Engines::Look(Watched& watched, Clock::time_point now) {
       engine.End("has closed its channel to ringd");
     }
     process.End();
+    if (!watched.killed_at.has_value()) watched.killed_at = now;
   } else if (watched.kill_at != Clock::time_point::max()) {
     return;
   } else if (engine.stopping()) {
@@ -135,23 +137,43 @@ void Engines::LookAtLife(Watched& watched, Clock::time_point now) {
                           ", and was ended (engine_patience)"));
 }
 
+bool Engines::IsStuck(Watched& watched, Clock::time_point now) {
+  return watched.killed_at.has_value() && now - *watched.killed_at >= EngineProcess::kEndPatience;
+}
+
+void Engines::ReapStuck() {
+  std::erase_if(stuck_, [this](const Client& engine) {
+    if (!engine->process()->Reap()) return false;
+    const MutexLock lock(mutex_);
+    ForgetPidLocked(engine->pid());
+    return true;
+  });
+}
+
 bool Engines::Settle(Watched& watched, Clock::time_point now) {
   EngineClient& engine = *watched.engine;
   if (!watched.spawned) {
     Bury(watched, engine.why_ended());
     return true;
   }
-  if (!engine.process()->Reap()) return false;
+  const bool has_ended = engine.process()->Reap();
+  if (!has_ended && !IsStuck(watched, now)) return false;
   if (!engine.channel_ended()) {
     if (watched.cut_at == Clock::time_point::max()) {
       epoll_.Unwatch(engine.process()->pidfd());
-      watched.cut_at = now + kCutPatience;
+      watched.cut_at = has_ended ? now + kCutPatience : now;
     }
     if (now >= watched.cut_at) engine.CutChannel();
     return false;
   }
   const std::string why = engine.why_ended();
   const std::string last_line = logs_->Finish(watched.log);
+  if (!has_ended) {
+    engine.End("was killed");  // not as it was told to end
+    stuck_.push_back(watched.engine);
+    Bury(watched, absl::StrCat(engine.why_ended(), "; the kernel does not let go of it"));
+    return true;
+  }
   const EngineEnd& end = *engine.process()->end();
   std::string how = why.empty() ? DescribeEngineEnd(end) : why;
   // Who kills it says so elsewhere, and it has had no time to print why.
@@ -201,7 +223,8 @@ void Engines::Bury(Watched& watched, const std::string& how) {
   const MutexLock lock(mutex_);
   if (remains.place.account != nullptr) remains.place.account->Clear(remains.place.slot->number());
   remains.place = {};
-  ForgetPidLocked(engine.pid());
+  const bool has_gone = engine.process() == nullptr || engine.process()->end().has_value();
+  if (has_gone) ForgetPidLocked(engine.pid());
   for (const std::string& token : remains.tokens) tokens_.erase(token);
   serving_.erase(engine.number());
   if (served) {

@@ -2,6 +2,9 @@
 #include <signal.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -104,6 +107,65 @@ TEST_CASE("Engines: ranks that rejoin while theirs is buried get another one, on
   CHECK(second.Ended());
   CHECK(node.Serve(0));
   CHECK(node.engines->sessions() == 0);
+}
+
+// While it traces a process, nobody else can reap that.
+class Tracer {
+ public:
+  explicit Tracer(pid_t traced) {
+    int ready[2];
+    if (::pipe(ready) != 0) return;
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      const char traces = ::ptrace(PTRACE_SEIZE, traced, nullptr, nullptr) == 0 ? 1 : 0;
+      if (::write(ready[1], &traces, 1) != 1) ::_exit(1);
+      for (;;) ::pause();
+    }
+    char traces = 0;
+    traces_ = ::read(ready[0], &traces, 1) == 1 && traces == 1;
+    ::close(ready[0]);
+    ::close(ready[1]);
+  }
+  ~Tracer() { End(); }
+  Tracer(const Tracer&) = delete;
+  Tracer& operator=(const Tracer&) = delete;
+
+  bool traces() const noexcept { return traces_; }
+  void End() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(std::exchange(pid_, -1), nullptr, 0);
+  }
+
+ private:
+  pid_t pid_ = -1;
+  bool traces_ = false;
+};
+
+TEST_CASE("Engines: one that the kernel does not let go of holds up neither its job nor the stop") {
+  SupervisedNode node;
+  AttachedTrainer first = node.Attach();
+  AttachedTrainer second = node.Attach();
+  REQUIRE(AnswerOf(node.BeginJoin(first.token, SupervisedNode::RequestOf("job", 0, 1)))
+              .status.message() == "");
+  const pid_t engine = node.EngineOf("job");
+  Tracer tracer(engine);
+  REQUIRE(tracer.traces());
+  node.engines->Serving().front()->End("was ended by this test");
+  CHECK(first.Ended());
+  // The same job, at once.
+  CHECK(AnswerOf(node.BeginJoin(second.token, SupervisedNode::RequestOf("job", 0, 1)))
+            .status.message() == "");
+  CHECK(node.engines->IsEngine(engine));
+  SECTION("it ends after all") {
+    tracer.End();
+    for (int i = 0; i < 3000 && node.engines->IsEngine(engine); ++i) ::poll(nullptr, 0, 10);
+    CHECK_FALSE(node.engines->IsEngine(engine));
+  }
+  SECTION("it stays") {
+    node.engines->Stop();
+    CHECK(node.engines->IsEngine(engine));
+  }
 }
 
 }  // namespace
