@@ -67,13 +67,15 @@ RINGD_EXPORT ringd_status ringd_submit_on_stream(ringd_context* context,
                                                  const void* source, void* destination,
                                                  void* stream, ringd_operation* operation);
 /* Since 1.5. What is put on `stream` from now on runs when the operation, of
- * ringd_submit_on_stream, has its result in `destination`. Does not block, and does not consume the
- * operation, which is still to be waited for. A destination outside of the slab gets the result by
- * a copy on the first stream that waits; then ringd_wait does not wait for that copy, and only work
- * behind it may use the destination: on this stream, on others that have called this before
- * ringd_wait, or after the host has waited for one of them. Without any call of this, ringd_wait
- * copies, and waits for it. If the job fails, the stream goes on, with undefined content of the
- * destination (a copy of undefined bytes, too), and the wait for the operation says why. */
+ * ringd_submit_on_stream, has its result in `destination`. Does not wait for the result, nor
+ * consume the operation, which is still to be waited for. Where this process launches
+ * (device_launch) it waits until the operation is on a stream, so until all ranks have submitted
+ * it, but for 5 s at most. A destination outside of the slab gets the result by a copy on the first
+ * stream that waits; then ringd_wait does not wait for that copy, and only work behind it may use
+ * the destination: on this stream, on others that have called this before ringd_wait, or after the
+ * host has waited for one of them. Without any call of this, ringd_wait copies, and waits for it.
+ * If the job fails, the stream goes on, with undefined content of the destination (a copy of
+ * undefined bytes, too), and the wait for the operation says why. */
 RINGD_EXPORT ringd_status ringd_stream_wait(ringd_context* context, ringd_operation operation,
                                             void* stream);
 

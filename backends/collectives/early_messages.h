@@ -61,8 +61,8 @@ class EarlyMessagePool {
  private:
   static std::uint32_t SizeClassOf(std::size_t payload_bytes) noexcept;
 
-  static constexpr std::array<std::uint32_t, 4> kPayloadBytes = {256, 2048, 16384,
-                                                                 kMaxPayloadBytes};
+  static constexpr std::array<std::uint32_t, 6> kPayloadBytes = {256,   2048,  16384,
+                                                                 32768, 65536, kMaxPayloadBytes};
 
   std::array<EarlyMessage*, kPayloadBytes.size()> free_ = {};
   std::size_t spare_bytes_ = 0;

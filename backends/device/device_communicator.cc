@@ -204,6 +204,7 @@ absl::Status DeviceCommunicator::FinishLaunch(Clock::time_point now) {
   }
   if (auto status = LaunchSecondHalf(&*launching_); !status.ok()) return status;
   launching_->times.launched = now;
+  if (parts_.on_launched) parts_.on_launched(launching_->bucket.done);
   in_flight_.push_back(*std::move(launching_));
   launching_.reset();
   return absl::OkStatus();

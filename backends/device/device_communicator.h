@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +43,7 @@ class DeviceCommunicator {
     GpuParts gpu;
     DeviceSlabs* slabs = nullptr;
     std::string fusion_setting;
+    std::function<void(std::span<const TimelinePoint>)> on_launched;  // as DeviceThreadOptions
   };
 
   enum class Phase { kConnecting, kReady, kLeaving, kFailed };

@@ -31,6 +31,10 @@ struct DeviceThreadOptions {
   // Buckets of one communicator wait for those of another: NCCL may not keep their order
   // (NCCL_LAUNCH_ORDER_IMPLICIT).
   bool takes_turns = false;
+  // Told on the thread, which it must not hold up: these results are on a stream, with all that
+  // they need of this process. May come after the object has gone, if the thread was left in a
+  // call.
+  std::function<void(std::span<const TimelinePoint>)> on_launched = {};
 };
 
 // The thread makes every call of CUDA's and NCCL's for its GPU, in this process.

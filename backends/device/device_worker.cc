@@ -114,7 +114,8 @@ void DeviceWorker::Connect(DeviceCommunicatorId id, const NcclIdBytes& nccl_id, 
     status = absl::AlreadyExistsError(absl::StrCat("communicator ", id.value(), " is there"));
   }
   if (status.ok()) {
-    const DeviceCommunicator::Parts parts{gpu_, &slabs_, options_.fusion_setting};
+    const DeviceCommunicator::Parts parts{gpu_, &slabs_, options_.fusion_setting,
+                                          options_.on_launched};
     auto made = DeviceCommunicator::Begin(parts, id, {nccl_id, rank, size, options_.gpu},
                                           fusion_bytes, deadline);
     status = made.status();

@@ -216,6 +216,10 @@ class Context {
                               void* stream, ringd_operation* operation);
   // Into the submission ring, with a pair of the timeline; waits for room.
   absl::Status EnqueueOnDevice(Submission& record, OperationEnd& end);
+  // Until the result is on a stream of this process, which launches (LaunchedValues). For
+  // launch_patience_ms_ at most.
+  //   kCancelled: interrupted.
+  absl::Status AwaitLaunch(std::uint32_t pair, std::uint64_t sequence);
   // The context has ended: no stream waits for a result any more. Any thread.
   void ReleaseStreams() noexcept;
   void WakeWaiters() noexcept;
@@ -315,6 +319,8 @@ class Context {
   std::atomic<bool> has_told_of_types_{false};
   // Since the last submission of a tensor on a GPU: see kFollowsStreamWait.
   std::atomic<bool> a_stream_waits_{false};
+  // AwaitLaunch's. A tenth each time it was in vain: some rank may submit only after it waits.
+  std::atomic<std::int64_t> launch_patience_ms_{5000};
   // What this rank, which could use NCCL, has agreed on with the other ranks: whether they go by
   // host; and what has been told of that.
   std::map<ringd_communicator, bool> agreed_ ABSL_GUARDED_BY(host_path_mutex_);

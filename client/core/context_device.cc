@@ -1,4 +1,6 @@
 // A context's GPU: opening it, operations on tensors in its memory, and how they end.
+#include <algorithm>
+#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -13,6 +15,8 @@ namespace {
 constexpr std::chrono::seconds kOpenDeadline{60};
 constexpr std::chrono::seconds kSlabDeadline{10};
 constexpr std::chrono::seconds kTellDeadline{10};
+// Between looks whether what is to be launched never will be.
+constexpr std::chrono::milliseconds kLaunchLook{20};
 
 }  // namespace
 
@@ -266,6 +270,9 @@ absl::Status Context::StreamWait(ringd_operation operation, void* stream) {
   if (absl::Status status = (*gpu)->CheckNotCapturing(stream); !status.ok()) return status;
   const std::uint32_t pair =
       is_ringds ? ring_operations_.TimelinePairOf(sequence) : kNoTimelinePair;
+  if (launch_servant_ != nullptr && pair != kNoTimelinePair) {
+    if (absl::Status status = AwaitLaunch(pair, sequence); !status.ok()) return status;
+  }
   // Before the wait is on the stream, behind which another thread may submit.
   a_stream_waits_.store(true, std::memory_order_relaxed);
   if (block != nullptr) {
@@ -280,6 +287,28 @@ absl::Status Context::StreamWait(ringd_operation operation, void* stream) {
         absl::StrCat("operation ", operation, " is on a tensor in host memory"));
   }
   return device_.load(std::memory_order_acquire)->WaitForResult(stream, pair, sequence);
+}
+
+absl::Status Context::AwaitLaunch(std::uint32_t pair, std::uint64_t sequence) {
+  LaunchedValues& launched = launch_servant_->launched();
+  const std::uint32_t slot = DoneSlot(pair);
+  const std::uint64_t value = TimelineValueOf(sequence);
+  const std::chrono::milliseconds patience(launch_patience_ms_.load(std::memory_order_relaxed));
+  const Clock::time_point deadline = Clock::now() + patience;
+  InterruptibleWait interrupt(is_interrupted_);
+  while (!launched.Has(slot, value)) {
+    const absl::StatusOr<Clock::time_point> until = interrupt.NextEnd();
+    if (!until.ok()) return until.status();
+    const Clock::time_point now = Clock::now();
+    if (now >= deadline) {
+      launch_patience_ms_.store(patience.count() / 10, std::memory_order_relaxed);
+      break;
+    }
+    launched.Await(slot, value, std::min({*until, deadline, now + kLaunchLook}));
+    // It has ended badly, or the job has.
+    if (!state_.alive() || ring_operations_.TimelinePairOf(sequence) != pair) break;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Context::Finish(std::span<const OperationEnd> ends) {

@@ -41,7 +41,8 @@ PooledBuffer BufferPool::Acquire(std::size_t bytes) {
   if (found != free_.end() && found->capacity / 2 <= std::max(bytes, kPageBytes)) {
     const Free taken = *found;
     free_.erase(found);
-    return PooledBuffer(this, taken.data, taken.capacity);
+    free_bytes_ -= taken.capacity;
+    return Lend(taken.data, taken.capacity);
   }
   const std::size_t unit = bytes >= kHugePageBytes ? kHugePageBytes : kPageBytes;
   const std::size_t capacity = (bytes + unit - 1) / unit * unit;
@@ -51,14 +52,34 @@ PooledBuffer BufferPool::Acquire(std::size_t bytes) {
   // Fewer and cheaper first touches; refused by some kernels, which is no harm.
   if (unit == kHugePageBytes) ::madvise(data, capacity, MADV_HUGEPAGE);
   allocated_bytes_ += capacity;
-  return PooledBuffer(this, static_cast<std::byte*>(data), capacity);
+  return Lend(static_cast<std::byte*>(data), capacity);
+}
+
+PooledBuffer BufferPool::Lend(std::byte* data, std::size_t capacity) noexcept {
+  loaned_bytes_ += capacity;
+  most_loaned_bytes_ = std::max(most_loaned_bytes_, loaned_bytes_);
+  return PooledBuffer(this, data, capacity);
 }
 
 void BufferPool::Return(std::byte* data, std::size_t capacity) noexcept {
   const auto place =
       std::lower_bound(free_.begin(), free_.end(), capacity,
                        [](const Free& buffer, std::size_t want) { return buffer.capacity < want; });
-  free_.insert(place, Free{data, capacity});
+  free_.insert(place, Free{data, capacity, ++returned_});
+  loaned_bytes_ -= capacity;
+  free_bytes_ += capacity;
+  Trim();
+}
+
+void BufferPool::Trim() noexcept {
+  while (held_bytes() > std::max(kKeptBytes, 4 * most_loaned_bytes_)) {
+    const auto oldest =
+        std::min_element(free_.begin(), free_.end(),
+                         [](const Free& a, const Free& b) { return a.returned < b.returned; });
+    ::munmap(oldest->data, oldest->capacity);
+    free_bytes_ -= oldest->capacity;
+    free_.erase(oldest);
+  }
 }
 
 }  // namespace ringd

@@ -31,8 +31,9 @@ class PooledBuffer {
   std::size_t capacity_ = 0;
 };
 
-// The first touch of a page costs more than reducing it, so buffers are kept as long as the job
-// lives.
+// The first touch of a page costs more than reducing it, so buffers are kept: four times as many
+// bytes as were ever on loan at once, or kKeptBytes. Where sizes change for ever, what was not used
+// for longest goes.
 //
 // Thread safety: none; the progress thread owns it.
 // Ownership: owns all memory, that on loan included; destroy it after the loans have ended.
@@ -49,17 +50,29 @@ class BufferPool {
   // is 0.
   PooledBuffer Acquire(std::size_t bytes);
 
+  static constexpr std::uint64_t kKeptBytes = std::uint64_t{256} << 20;
+
+  // Grows with each new buffer.
   std::uint64_t allocated_bytes() const noexcept { return allocated_bytes_; }
+  // Of the buffers that there are, those on loan included.
+  std::uint64_t held_bytes() const noexcept { return free_bytes_ + loaned_bytes_; }
 
  private:
   friend class PooledBuffer;
   struct Free {
     std::byte* data;
     std::size_t capacity;
+    std::uint64_t returned;  // when: so many had come back
   };
   void Return(std::byte* data, std::size_t capacity) noexcept;
+  PooledBuffer Lend(std::byte* data, std::size_t capacity) noexcept;
+  void Trim() noexcept;
 
   std::vector<Free> free_;  // by ascending capacity
+  std::uint64_t returned_ = 0;
+  std::uint64_t free_bytes_ = 0;
+  std::uint64_t loaned_bytes_ = 0;
+  std::uint64_t most_loaned_bytes_ = 0;
   std::uint64_t allocated_bytes_ = 0;
 };
 

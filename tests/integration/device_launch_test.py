@@ -154,3 +154,76 @@ def test_a_child_of_a_trainer_that_was_killed_keeps_nothing_open(cluster: Cluste
     expect_killed_trainer(job)
     (child,) = (event["child"] for event in parse_events(job.ranks[1].output, "in flight"))
     expect_children_to_end([child])
+
+
+LOADS = """
+    import ctypes
+
+    from device_trainer import DeviceTrainer
+    from trainer import run
+
+
+    def load_kernel(driver, name):
+        module = ctypes.c_void_p()
+        image = f".version 8.0\\n.visible .entry {name}()".encode()
+        driver.call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(image))
+        function = ctypes.c_void_p()
+        driver.call("cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(name.encode()))
+
+
+    def main():
+        trainer = DeviceTrainer()
+        first, second = (trainer.tensor(name, [1.0] * 10) for name in ("first", "second"))
+        for expected in (2.0, 2.0, 2.0):
+            operations = [first.all_reduce(), second.all_reduce()]
+            for operation in operations:
+                trainer.context.stream_wait(operation, trainer.stream)
+            # As an optimizer's kernels are, when they are first used.
+            load_kernel(trainer.driver, "ringd_move_segments")
+            assert first.read() == second.read() == [expected] * 10
+            for operation in operations:
+                trainer.context.wait(operation)
+
+
+    run(main)
+"""
+
+
+def test_a_kernel_that_is_loaded_behind_a_wait_holds_nothing_up(cluster: Cluster) -> None:
+    # NCCL's communicator comes about meanwhile, and what is launched is still to come.
+    environment = give_gpus(cluster, cuda_lazy_loading=1)
+    cluster.start_nodes(2, device_launch="trainer", engine_patience="5s")
+    cluster.start_job(LOADS, [1, 1], environment=environment).expect_success()
+
+
+CROSSWISE = """
+    import time
+
+    from device_trainer import DeviceTrainer
+    from trainer import run, say
+
+
+    def main():
+        trainer = DeviceTrainer()
+        tensors = [trainer.tensor(name, [1.0] * 10) for name in ("a", "b")]
+        if trainer.rank == 1:
+            tensors.reverse()
+        begin = time.monotonic()
+        operations = []
+        for tensor in tensors:
+            operations.append(tensor.all_reduce())
+            trainer.context.stream_wait(operations[-1], trainer.driver.new_stream())
+        for operation in operations:
+            trainer.context.wait(operation)
+        say("took", seconds=time.monotonic() - begin)
+
+
+    run(main)
+"""
+
+
+def test_ranks_that_wait_crosswise_on_streams_go_on(cluster: Cluster) -> None:
+    environment = give_gpus(cluster)
+    cluster.start_nodes(2, device_launch="trainer")
+    job = cluster.start_job(CROSSWISE, [1, 1], environment=environment)
+    job.expect_success()

@@ -221,6 +221,7 @@ void LaunchServant::Open(const v1::LaunchOpen& open) {
   options.fusion_setting = open.fusion_setting();
   options.exports_slabs = false;
   options.takes_turns = true;
+  options.on_launched = [launched = launched_](auto done) { launched->Note(done); };
   gpu_ = std::make_unique<DeviceThread>(std::move(options));
   commands_ = std::make_unique<Commands>(*this);
 }

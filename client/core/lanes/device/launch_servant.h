@@ -18,6 +18,7 @@
 #include "backends/device/device_thread.h"
 #include "client/core/attach/fork_guard.h"
 #include "client/core/lanes/device/exit_order.h"
+#include "client/core/lanes/device/launched_values.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
@@ -61,6 +62,7 @@ class LaunchServant final : private EndsBeforeLibraries {
 
   // What the engine had made; nothing: not yet.
   std::optional<Slab> slab() const ABSL_LOCKS_EXCLUDED(mutex_);
+  LaunchedValues& launched() const noexcept { return *launched_; }
 
   // Communicators that are connected end in peace, or are aborted after kPartingPatience; then the
   // slab goes. `hurries`: none in which something is in flight is waited for, and the slab stays
@@ -90,6 +92,7 @@ class LaunchServant final : private EndsBeforeLibraries {
   void BeginParting(Clock::time_point now);
 
   const Options options_;
+  const std::shared_ptr<LaunchedValues> launched_ = std::make_shared<LaunchedValues>();
   Mutex stop_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);
   mutable Mutex mutex_;
   std::thread thread_ ABSL_GUARDED_BY(mutex_);

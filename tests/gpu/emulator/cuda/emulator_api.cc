@@ -20,6 +20,7 @@ void* ringd_emulator_device_alias(int device, unsigned long long device_pointer,
 int ringd_emulator_enqueue(void* handle, int (*work)(void* arg, int stopping), void* arg) {
   Process& process = Process::Get();
   if (handle == nullptr || work == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  process.AwaitLoading();
   const std::shared_ptr<Stream> stream = process.FindStream(static_cast<CUstream>(handle));
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (process.machine().sticky() != CUDA_SUCCESS) return process.machine().sticky();

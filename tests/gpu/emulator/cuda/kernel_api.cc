@@ -55,7 +55,10 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
   const Call call("cuModuleGetFunction", kContext);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   if (function == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return call.process().GetFunction(module, name, function);
+  bool is_new = false;
+  const CUresult result = call.process().GetFunction(module, name, function, &is_new);
+  if (is_new && call.process().settings().lazy_loading) call.process().Load(call.device());
+  return result;
 }
 
 CUresult cuLaunchKernel(CUfunction handle, unsigned int grid_x, unsigned int grid_y,

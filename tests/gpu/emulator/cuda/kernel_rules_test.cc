@@ -1,6 +1,10 @@
 // Rules about modules, kernels, and errors that stay. README.md names the documents.
+#include <unistd.h>
+
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <string>
+#include <thread>
 
 #include "tests/gpu/emulator/cuda/emulated_process.h"
 
@@ -41,6 +45,41 @@ TEST_CASE("Emulated kernels: an image is one, and has the names that are asked f
           CHILD_OK(child.cuda().cuModuleUnload(module));
           CHILD_CUDA(CUDA_ERROR_INVALID_HANDLE,
                      child.cuda().cuModuleGetFunction(&function, module, "fill"));
+        }) == "");
+}
+
+TEST_CASE(
+    "Emulated kernels: loading one lazily waits for all streams, and holds up other threads") {
+  CHECK(RunEmulated({{"LAZY_LOADING", "1"}}, [](const Child& child) {
+          child.UseDevice();
+          const CUstream stream = child.NewStream();
+          const CUstream opener = child.NewStream();
+          const CUdeviceptr gate = child.NewMemory(8);
+          CHILD_OK(child.cuda().cuStreamWriteValue64(stream, gate, 0, 0));
+          CHILD_OK(child.cuda().cuStreamSynchronize(stream));
+          CUcontext context = nullptr;
+          CHILD_OK(child.cuda().cuCtxGetCurrent(&context));
+          CUmodule module = nullptr;
+          CHILD_OK(child.cuda().cuModuleLoadData(&module, ".version 8.0\n.visible .entry fill()"));
+          CHILD_OK(child.cuda().cuStreamWaitValue64(stream, gate, 1, CU_STREAM_WAIT_VALUE_GEQ));
+          // They wait for ever, and end with the process.
+          static std::atomic<bool> loaded{false};
+          static std::atomic<bool> opened{false};
+          std::thread([&child, context, module] {
+            child.cuda().cuCtxSetCurrent(context);
+            CUfunction function = nullptr;
+            child.cuda().cuModuleGetFunction(&function, module, "fill");
+            loaded = true;
+          }).detach();
+          ::usleep(300'000);  // it has begun to load by then
+          std::thread([&child, context, opener, gate] {
+            child.cuda().cuCtxSetCurrent(context);
+            child.cuda().cuStreamWriteValue64(opener, gate, 1, 0);
+            opened = true;
+          }).detach();
+          ::usleep(300'000);
+          CHILD_CHECK(!loaded);
+          CHILD_CHECK(!opened);
         }) == "");
 }
 

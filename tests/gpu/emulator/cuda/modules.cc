@@ -1,6 +1,7 @@
 // Modules and kernels: an image is looked at, but the bodies come from a library compiled for the
 // host.
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +11,8 @@
 
 namespace ringd::emulator {
 namespace {
+
+constexpr int kPollMicroseconds = 100;
 
 const RingdEmulatorKernel* OpenKernels(const std::string& file) {
   static const RingdEmulatorKernel kNone[] = {{nullptr, nullptr, 0, nullptr}};
@@ -47,7 +50,26 @@ CUresult Process::RemoveModule(CUmodule handle) {
   return modules_.erase(handle) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult Process::GetFunction(CUmodule handle, const std::string& name, CUfunction* function) {
+void Process::Load(int device) {
+  pthread_t nobody{};
+  while (!loading_.compare_exchange_weak(nobody, ::pthread_self())) {
+    nobody = {};
+    ::usleep(kPollMicroseconds);
+  }
+  WaitForDevice(device);
+  loading_ = pthread_t{};
+}
+
+void Process::AwaitLoading() {
+  for (;;) {
+    const pthread_t loading = loading_;
+    if (loading == pthread_t{} || loading == ::pthread_self()) return;
+    ::usleep(kPollMicroseconds);
+  }
+}
+
+CUresult Process::GetFunction(CUmodule handle, const std::string& name, CUfunction* function,
+                              bool* is_new) {
   const MutexLock lock(mutex_);
   const auto module = modules_.find(handle);
   if (module == modules_.end()) return CUDA_ERROR_INVALID_HANDLE;
@@ -61,6 +83,7 @@ CUresult Process::GetFunction(CUmodule handle, const std::string& name, CUfuncti
     found = std::make_unique<Function>();
     found->kernel = kernel;
     found->device = module->second->device;
+    *is_new = true;
   }
   *function = reinterpret_cast<CUfunction>(found.get());
   return CUDA_SUCCESS;

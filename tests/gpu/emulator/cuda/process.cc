@@ -210,6 +210,7 @@ std::uint64_t Process::CallsOf(const std::string& name) {
 Call::Call(const char* name, unsigned rules) : process_(Process::Get()), refused_(Check(rules)) {
   if (process_.settings().crash == name) ::raise(SIGSEGV);
   while (process_.settings().hang == name) ::pause();
+  if ((rules & kContext) == kContext) process_.AwaitLoading();
   process_.Count(name);
   process_.Count("*");
   if ((rules & kAllocates) != 0) process_.Count("allocating");

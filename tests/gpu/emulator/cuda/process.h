@@ -6,6 +6,7 @@
 #define RINGD_TESTS_GPU_EMULATOR_CUDA_PROCESS_H_
 
 #include <cuda.h>
+#include <pthread.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -94,7 +95,12 @@ class Process {
 
   CUmodule AddModule(int device, std::string image);
   CUresult RemoveModule(CUmodule handle);
-  CUresult GetFunction(CUmodule handle, const std::string& name, CUfunction* function);
+  // `is_new` becomes true if nobody has asked for it before.
+  CUresult GetFunction(CUmodule handle, const std::string& name, CUfunction* function,
+                       bool* is_new);
+  // With lazy_loading: waits for the device, and meanwhile AwaitLoading keeps other threads.
+  void Load(int device);
+  void AwaitLoading();
   const Function* FindFunction(CUfunction handle);
 
   // The table of calls by name: see ringd_emulator_calls.
@@ -121,6 +127,7 @@ class Process {
       ABSL_GUARDED_BY(mutex_);
   CUmemGenericAllocationHandle last_handle_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<CUmodule, std::unique_ptr<Module>> modules_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<pthread_t> loading_{};  // the thread that does; none: 0
   const RingdEmulatorKernel* kernels_ ABSL_GUARDED_BY(mutex_) = nullptr;
 
   Mutex calls_mutex_;

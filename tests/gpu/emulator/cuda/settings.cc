@@ -61,6 +61,7 @@ Settings ReadSettings() {
   settings.peer_access = Flag("PEER_ACCESS", true);
   settings.stream_memory_operations = Flag("STREAM_MEMORY_OPERATIONS", true);
   settings.mig = Flag("MIG", false);
+  settings.lazy_loading = Flag("LAZY_LOADING", false);
   settings.user = static_cast<unsigned>(Number("USER", ::geteuid(), 0, UINT32_MAX));
   settings.without = Text("WITHOUT");
   settings.crash = Text("CRASH");

@@ -23,6 +23,9 @@ struct Settings {
   bool peer_access = true;
   bool stream_memory_operations = true;
   bool mig = false;
+  // A kernel is loaded when it is first asked for, which waits for the device, and keeps other
+  // threads from it.
+  bool lazy_loading = false;
   // The user whom MPS sees.
   unsigned user = 0;
   // A function that cuGetProcAddress does not know; "" for none.
