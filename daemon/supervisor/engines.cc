@@ -69,8 +69,10 @@ absl::StatusOr<Engines::Client> Engines::MakeLocked() {
   return made;
 }
 
+std::string Engines::KeptState(uid_t uid) const { return FormatState(plans_->ForUser(uid)); }
+
 absl::StatusOr<Engines::Client> Engines::BeginLocked(uid_t uid, const std::string& job_id,
-                                                     std::uint32_t weight) {
+                                                     std::uint32_t weight, std::string kept_state) {
   EngineClient::Place place;
   absl::StatusOr<std::unique_ptr<LineRoster::Slot>> slot = roster_->Add(weight, uid);
   if (!slot.ok()) return slot.status();
@@ -108,7 +110,7 @@ absl::StatusOr<Engines::Client> Engines::BeginLocked(uid_t uid, const std::strin
   start.set_first_generation(generations_.Next(uid, job_id));
   start.set_first_communicator(next_communicator_);
   next_communicator_ = next_communicator_ % kMostCommunicatorNumbers + 1;
-  start.set_kept_state(FormatState(plans_->ForUser(uid)));
+  start.set_kept_state(std::move(kept_state));
   for (const auto& [names, unix_seconds] : plans_->Unmeasured()) {
     v1::EngineUnmeasured* const unmeasured = start.add_unmeasured();
     for (const std::string& name : names) unmeasured->add_names(name);
@@ -130,6 +132,13 @@ absl::StatusOr<Engines::Client> Engines::Give(std::unique_ptr<SessionResources>&
                                               const std::string& job_id, std::uint32_t weight) {
   const uid_t uid = session->peer.uid;
   const std::string token = session->token;
+  bool may_begin = false;
+  {
+    const MutexLock lock(mutex_);
+    may_begin = !by_job_.contains({uid, job_id});
+  }
+  // Other calls need not wait for it.
+  std::string kept_state = may_begin ? KeptState(uid) : "";
   const MutexLock lock(mutex_);
   if (stopping_) return absl::UnavailableError("ringd is stopping");
   if (draining_) return TakesNoNewJobs(options_.config.node_name);
@@ -139,7 +148,9 @@ absl::StatusOr<Engines::Client> Engines::Give(std::unique_ptr<SessionResources>&
     // A job that follows another one of its name may have another weight.
     if (engine->jobs() == 0) engine->SetWeight(weight);
   } else {
-    absl::StatusOr<Client> begun = BeginLocked(uid, job_id, weight);
+    // An engine that has ended just now leaves no time for that.
+    if (!may_begin) kept_state = KeptState(uid);
+    absl::StatusOr<Client> begun = BeginLocked(uid, job_id, weight, std::move(kept_state));
     if (!begun.ok()) return begun.status();
     engine = *std::move(begun);
   }

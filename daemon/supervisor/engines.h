@@ -139,9 +139,11 @@ class Engines final : private EngineOwner {
   void OnEnding(EngineClient& engine) override;
 
   absl::StatusOr<Client> MakeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What is remembered for the user's jobs. Takes milliseconds where that is much.
+  std::string KeptState(uid_t uid) const;
   // One for this job: of those that stand ready, or made now.
-  absl::StatusOr<Client> BeginLocked(uid_t uid, const std::string& job_id, std::uint32_t weight)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Client> BeginLocked(uid_t uid, const std::string& job_id, std::uint32_t weight,
+                                     std::string kept_state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // ---- the thread that watches ----
   void Run();
