@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "backends/cuda/cuda_context.h"
 #include "client/core/context.h"
+#include "proto/shm/session_segment.h"
 #include "proto/shm/submission.h"
 
 namespace ringd::client {
@@ -291,6 +292,7 @@ absl::Status Context::StreamWait(ringd_operation operation, void* stream) {
 
 absl::Status Context::AwaitLaunch(std::uint32_t pair, std::uint64_t sequence) {
   LaunchedValues& launched = launch_servant_->launched();
+  auto& session = *reinterpret_cast<SessionHeader*>(segment_.data());
   const std::uint32_t slot = DoneSlot(pair);
   const std::uint64_t value = TimelineValueOf(sequence);
   const std::chrono::milliseconds patience(launch_patience_ms_.load(std::memory_order_relaxed));
@@ -304,7 +306,11 @@ absl::Status Context::AwaitLaunch(std::uint32_t pair, std::uint64_t sequence) {
       launch_patience_ms_.store(patience.count() / 10, std::memory_order_relaxed);
       break;
     }
-    launched.Await(slot, value, std::min({*until, deadline, now + kLaunchLook}));
+    // As one who waits for a completion: a bucket that lacks tensors of a rank that waits is broken.
+    session.completions.Wait(std::chrono::nanoseconds(0), [&] {
+      launched.Await(slot, value, std::min({*until, deadline, now + kLaunchLook}));
+      return true;
+    });
     // It has ended badly, or the job has.
     if (!state_.alive() || ring_operations_.TimelinePairOf(sequence) != pair) break;
   }

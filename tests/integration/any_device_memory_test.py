@@ -276,8 +276,8 @@ CLOSES = """
         trainer.context.stream_wait(operation, busy)
         trainer.context.wait(operation)
         # The copy is still to come: the slab stays until it has run.
-        threading.Timer(0.5, let_go).start()
         begin = time.monotonic()
+        threading.Timer(0.5, let_go).start()
         trainer.context.close()
         del trainer.context
         assert time.monotonic() - begin > 0.3

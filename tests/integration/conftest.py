@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import signal
 import tempfile
@@ -18,6 +19,14 @@ def _interruptible() -> None:
     """Programs that the tests start hear Ctrl-C, also where the tests run in a shell's background
     (SIGINT ignored)."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _many_descriptors() -> None:
+    """Crowds of strangers connect from here; shells often have a limit of 1,024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    assert most >= 4096, f"tests with many connections need `ulimit -Hn` of 4,096, not {most}"
 
 
 @pytest.fixture

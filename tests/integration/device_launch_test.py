@@ -222,6 +222,42 @@ CROSSWISE = """
 """
 
 
+DEPARTS = """
+    import time
+
+    from device_trainer import DeviceTrainer
+    from trainer import run, say
+
+
+    def main():
+        trainer = DeviceTrainer()
+        tensors = [trainer.tensor(name, [1.0] * 10) for name in ("a", "b", "c")]
+        for _ in range(60):
+            operations = [tensor.all_reduce() for tensor in tensors]
+            for operation in operations:
+                trainer.context.stream_wait(operation, trainer.stream)
+                trainer.context.wait(operation)
+        begin = time.monotonic()
+        operation = tensors[0].all_reduce()
+        trainer.context.stream_wait(operation, trainer.stream)
+        say("waits", seconds=time.monotonic() - begin)
+        trainer.context.wait(operation)
+
+
+    run(main)
+"""
+
+
+def test_a_bucket_is_broken_whose_other_tensors_come_behind_a_wait(cluster: Cluster) -> None:
+    environment = give_gpus(cluster)
+    cluster.start_nodes(2, device_launch="trainer")
+    job = cluster.start_job(DEPARTS, [1, 1], environment=environment)
+    job.expect_success()
+    for rank in job.ranks:
+        # It would give up its wait for the launch after 5 s.
+        assert wait_for_event(rank, "waits")["seconds"] < 4.5
+
+
 def test_ranks_that_wait_crosswise_on_streams_go_on(cluster: Cluster) -> None:
     environment = give_gpus(cluster)
     cluster.start_nodes(2, device_launch="trainer")

@@ -63,8 +63,9 @@ def run(
 def expect_most_on(shown: list[dict[str, Any]]) -> None:
     for exchange in shown:
         assert exchange.get("open"), exchange
-        # On a busy machine a rank may be so late that the others don't wait for it there.
-        assert int(exchange.get("completed", 0)) >= STEPS * 3 // 4
+        # On a busy machine a rank may be so late that the others don't wait for it there; after
+        # three times in a row of one tensor they leave that out.
+        assert int(exchange.get("completed", 0)) >= STEPS // 4
         assert int(exchange.get("completed", 0)) + int(exchange.get("given_up", 0)) <= STEPS
 
 

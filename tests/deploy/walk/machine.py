@@ -27,7 +27,7 @@ PACKAGES = (
 )  # fmt: skip
 BOOT_S = 60.0
 # For one script.
-SCRIPT_S = 120.0
+SCRIPT_S = 400.0
 # Degraded: some unit of Debian's own did not start, as happens in namespaces.
 UP = ("running", "degraded")
 

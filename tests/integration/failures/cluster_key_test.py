@@ -61,9 +61,9 @@ def test_the_operator_may_do_without_both(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("other", ["another key", "no key"])
 def test_a_ringd_with_another_cluster_key_is_refused_and_named(cluster: Cluster, other: str) -> None:
-    cluster.start_nodes(1, start_timeout="4s")
+    cluster.start_nodes(1, start_timeout="10s")
     key = another_key(cluster.folder) if other == "another key" else ""
-    cluster.start_nodes(1, start_timeout="4s", cluster_key_file=key)
+    cluster.start_nodes(1, start_timeout="10s", cluster_key_file=key)
     layout = [1, 2]
     here = start_trainers(cluster, JOINS, layout, only_ranks=[0], job_id="job", secret=LONG_SECRET)
     wait_until_joining(cluster, here.ranks[0])

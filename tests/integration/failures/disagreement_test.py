@@ -129,7 +129,7 @@ def test_two_ranks_may_not_claim_one_place(cluster: Cluster, layout: list[int]) 
 
 @pytest.mark.parametrize("layout", [[2], [1, 1]], ids=["same node", "other node"])
 def test_a_wrong_secret_is_refused_and_told(cluster: Cluster, layout: list[int]) -> None:
-    cluster.start_nodes(len(layout), start_timeout="4s")
+    cluster.start_nodes(len(layout), start_timeout="10s")
     right = start_trainers(cluster, JOINS, layout, only_ranks=[0], job_id="job", secret="right")
     wait_until_joining(cluster, right.ranks[0])
     wrong = start_trainers(cluster, JOINS, layout, only_ranks=[1], job_id="job", secret="wrong")

@@ -85,6 +85,21 @@ def expect_words(text: str, *words: str) -> None:
     assert not missing, f"{missing} missing in: {text}"
 
 
+def wait_for_warning(rank: Rank, *words: str) -> str:
+    """The first of the library's warnings that has all these words. On a slow machine others may come
+    before it, about ranks that are merely late."""
+
+    def said() -> list[str]:
+        lines = [line for line in rank.output.splitlines() if line.startswith("ringd: ")]
+        return [line for line in lines if all(word in line for word in words)]
+
+    try:
+        wait_until(lambda: bool(said()), f"a warning with {words}")
+    except AssertionError as error:
+        raise AssertionError(f"{rank}: {error}\n{rank.output}") from None
+    return said()[0]
+
+
 def expect_within(events: list[dict[str, Any]], begin: float, seconds: float) -> None:
     """Fails if one of the events came later than that after `begin`, on a machine that has other
     things to do."""

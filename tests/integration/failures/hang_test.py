@@ -199,7 +199,7 @@ def test_a_short_halt_of_ringd_is_told_to_nobody(cluster: Cluster, stop: Stop) -
     wait_for_event(job.ranks[1], "late")
     wait_for_event(job.ranks[0], "waits")
     stop(node)
-    time.sleep(1)
+    time.sleep(0.3)
     signal_all(node, signal.SIGCONT)
     time.sleep(4)
     go.touch()

@@ -18,6 +18,7 @@ from tests.integration.failures.events import (
     the_same_text,
     wait_for_all,
     wait_for_event,
+    wait_for_warning,
 )
 from tests.integration.kept_trial import INNER, LEAF, NODES, start_nodes_of_a_tree
 
@@ -91,9 +92,7 @@ def test_a_late_rank_is_waited_for_and_named(cluster: Cluster, tree: bool, odd: 
     late = job.ranks[odd]
     for rank in job.ranks:
         if rank is not late:
-            rank.expect_output("ringd: ")
-            warning = next(line for line in rank.output.splitlines() if line.startswith("ringd: "))
-            expect_words(warning, f"rank {odd}, pid {late.pid}", late.node.name, "'loss'")
+            wait_for_warning(rank, f"rank {odd}, pid {late.pid}", late.node.name, "'loss'")
     job.expect_success()
 
 

@@ -22,6 +22,7 @@ from tests.integration.failures.events import (
     the_same_text,
     wait_for_all,
     wait_for_event,
+    wait_for_warning,
 )
 from tests.integration.processes import PATIENCE_S, wait_until
 
@@ -137,10 +138,7 @@ def test_waiting_ranks_are_warned_and_go_on(cluster: Cluster, layout: list[int],
     began = max(event["at"] for event in wait_for_all(waiting, "waits"))
     words = [f"rank {late.number}", f"pid {late.pid}", nodes[-1].name, *["stopped"] * stopped]
     for rank in waiting:
-        rank.expect_output("ringd: ")
-        # On a slow machine a second one may have come, after twice the time.
-        warning, *_ = [line for line in rank.output.splitlines() if line.startswith("ringd: ")]
-        expect_words(warning, f"rank {rank.number} is waiting", *words, "'gradient'")
+        warning = wait_for_warning(rank, f"rank {rank.number} is waiting", *words, "'gradient'")
         assert ("stopped" in warning) == stopped
         wait_until(
             lambda rank=rank: all(word in waits_for(cluster, rank, "gradient") for word in words),  # type: ignore[misc]
@@ -164,9 +162,7 @@ def test_a_rank_that_stops_in_the_middle_of_copying_is_named_and_may_go_on(
     *waiting, late = job.ranks
     wait_for_all(waiting, "submitted")
     for rank in waiting:
-        rank.expect_output("ringd: ")
-        warning, *_ = [line for line in rank.output.splitlines() if line.startswith("ringd: ")]
-        expect_words(warning, f"rank {late.number}", f"pid {late.pid}", nodes[-1].name, "stopped", "'large'")
+        wait_for_warning(rank, f"rank {late.number}", f"pid {late.pid}", nodes[-1].name, "stopped", "'large'")
     os.kill(late.pid, signal.SIGCONT)
     job.expect_success()
 
@@ -175,7 +171,7 @@ def test_a_rank_that_stops_in_the_middle_of_copying_is_named_and_may_go_on(
 @pytest.mark.parametrize("layout", [[3], [2, 1]], ids=str)
 @pytest.mark.parametrize("stopped", [False, True], ids=["never submits", "stopped"])
 def test_an_operation_timeout_makes_it_an_error(cluster: Cluster, layout: list[int], stopped: bool) -> None:
-    nodes = cluster.start_nodes(len(layout), operation_timeout="1500ms", stall_warning="10s")
+    nodes = cluster.start_nodes(len(layout), operation_timeout="5s", stall_warning="20s")
     go = cluster.folder / "go"
     job = start_trainers(cluster, LATE, layout, environment={"GO": str(go)})
     *waiting, late = job.ranks
@@ -184,10 +180,10 @@ def test_an_operation_timeout_makes_it_an_error(cluster: Cluster, layout: list[i
         os.kill(late.pid, signal.SIGSTOP)
     began = max(event["at"] for event in wait_for_all(waiting, "waits"))
     errors = wait_for_all(waiting, "error")
-    expect_within(errors, began, 4)
+    expect_within(errors, began, 8)
     text = the_same_text(errors)
     assert {error["kind"] for error in errors} == {"JobFailedError"}
-    words = ["'gradient'", "1.5 s", f"rank {late.number}", f"pid {late.pid}", nodes[-1].name]
+    words = ["'gradient'", "5 s", f"rank {late.number}", f"pid {late.pid}", nodes[-1].name]
     expect_words(text, *words, *["stopped"] * stopped)
     # How long it had waited at some time before would contradict the timeout.
     assert "since" not in text, text

@@ -160,7 +160,7 @@ def test_an_admitted_user_is_served(cluster: Cluster, setting: dict[str, str]) -
 
 @pytest.mark.parametrize("layout", [[2], [1, 1]], ids=["same node", "other node"])
 def test_an_admitted_user_can_not_join_another_users_job(cluster: Cluster, layout: list[int]) -> None:
-    cluster.start_nodes(len(layout), allowed_users="nobody", start_timeout="2s")
+    cluster.start_nodes(len(layout), allowed_users="nobody", start_timeout="10s")
     ours = start_trainers(cluster, BECOME_NOBODY, layout, only_ranks=[0], job_id="job", secret="ours")
     # On the same node even knowing the secret doesn't help; another node's word is the secret.
     secret = "ours" if layout == [2] else "theirs"

@@ -13,6 +13,7 @@
 namespace ringd {
 namespace {
 
+using testing::AddPatiently;
 using testing::CellsInUse;
 using testing::DriveOnce;
 using testing::Finish;
@@ -82,9 +83,7 @@ TEST_CASE("k-nomial: nodes of any number add, with sizes of both trees in turns"
       for (std::uint64_t step = 0; step < kSteps; ++step) {
         const std::vector<float> values(1 + step * 67 % 2048, static_cast<float>(node + step));
         std::uint32_t cell = 0;
-        RankExchangeOutcome outcome = member.Contribute(Floats({1, step}, values), cell);
-        if (outcome == RankExchangeOutcome::kPending) outcome = Finish(member, cell);
-        if (outcome != RankExchangeOutcome::kCompleted) return kSteps;
+        if (!AddPatiently(member, step, values, cell)) return kSteps;
         const auto sum = static_cast<float>(node_count * (node_count - 1) / 2 + node_count * step);
         failures += ResultOf(member, cell, values.size()) == std::vector<float>(values.size(), sum)
                         ? 0U

@@ -137,6 +137,23 @@ inline RankExchangeOutcome Finish(RankExchange& exchange, std::uint32_t cell) {
   return exchange.Look(cell);
 }
 
+// Adds these values with the other ranks'; once more, as another operation, where a busy machine has
+// kept somebody away for too long: then all ranks have given it up. `step`: another for each call.
+inline bool AddPatiently(RankExchange& exchange, std::uint64_t step,
+                         const std::vector<float>& values, std::uint32_t& cell) {
+  constexpr std::uint64_t kTries = 100;
+  for (std::uint64_t i = 0; i < kTries; ++i) {
+    const Floats floats({1, step * kTries + i}, values);
+    RankExchangeOutcome outcome = exchange.Contribute(floats, cell);
+    if (outcome == RankExchangeOutcome::kGivenUp) continue;
+    if (outcome == RankExchangeOutcome::kPending) outcome = Finish(exchange, cell);
+    if (outcome == RankExchangeOutcome::kCompleted) return true;
+    if (outcome != RankExchangeOutcome::kGivenUp) return false;
+    exchange.Depart(cell);
+  }
+  return false;
+}
+
 inline std::vector<float> ResultOf(RankExchange& exchange, std::uint32_t cell, std::size_t count) {
   std::vector<float> result(count, -1);
   exchange.Take(cell, DataType::kFloat32, result.data(), count, {});

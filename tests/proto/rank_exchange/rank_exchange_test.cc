@@ -14,6 +14,7 @@
 namespace ringd {
 namespace {
 
+using testing::AddPatiently;
 using testing::CellsInUse;
 using testing::DriveOnce;
 using testing::Finish;
@@ -90,9 +91,7 @@ TEST_CASE("Eight ranks on four nodes add, again and again") {
       for (std::uint64_t step = 0; step < kSteps; ++step) {
         const std::vector<float> values(1 + step * 7 % 2048, static_cast<float>(rank + step));
         std::uint32_t cell = 0;
-        RankExchangeOutcome outcome = member.Contribute(Floats({1, step}, values), cell);
-        if (outcome == RankExchangeOutcome::kPending) outcome = Finish(member, cell);
-        if (outcome != RankExchangeOutcome::kCompleted) return kSteps;
+        if (!AddPatiently(member, step, values, cell)) return kSteps;
         const float sum = 28.0F + 8.0F * static_cast<float>(step);
         failures += ResultOf(member, cell, values.size()) == std::vector<float>(values.size(), sum)
                         ? 0U
