@@ -306,7 +306,7 @@ absl::Status Context::AwaitLaunch(std::uint32_t pair, std::uint64_t sequence) {
       launch_patience_ms_.store(patience.count() / 10, std::memory_order_relaxed);
       break;
     }
-    // As one who waits for a completion: a bucket that lacks tensors of a rank that waits is broken.
+    // As one who waits for a completion: a bucket that lacks tensors of such a rank is broken.
     session.completions.Wait(std::chrono::nanoseconds(0), [&] {
       launched.Await(slot, value, std::min({*until, deadline, now + kLaunchLook}));
       return true;

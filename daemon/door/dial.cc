@@ -26,7 +26,8 @@ constexpr char kNameIsThisHost[] =
 // What a door that is on another interface than the caller thinks looks like, too.
 constexpr char kNobodyListens[] =
     "; no ringd listens at that address: it does not run, or serves its peer_interface alone, "
-    "whose address ranks have to name then (of rank 0's node: MASTER_ADDR, RINGD_RENDEZVOUS)";
+    "whose address ranks have to name then (of rank 0's node: MASTER_ADDR, RINGD_RENDEZVOUS), or "
+    "another port (peer_address; ranks need RINGD_PEER_PORT then)";
 
 // "4.2 s".
 std::string Seconds(Clock::duration duration) {

@@ -33,7 +33,9 @@ struct CommunicatorPart {
 
   // How long a tensor must have waited before the coordinator is asked again.
   std::chrono::nanoseconds next_stall_report{};
-  v1::Plan plan;  // as the coordinator told it last
+  Clock::time_point stalled_since;      // what waited longest when that was looked at last
+  Clock::time_point stall_reported_at;  // when this node has asked last
+  v1::Plan plan;                        // as the coordinator told it last
   v1::StallVerdict verdict;
   Clock::time_point verdict_at;
   // Of the verdict's ranks those of this node, by member: what they had submitted then.

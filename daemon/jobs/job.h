@@ -235,6 +235,7 @@ class Job {
     int rank = 0;
     std::string name;
     std::vector<int> ranks;
+    bool by_order = false;
     CreateCommunicatorCallback done;
   };
 

@@ -142,6 +142,17 @@ void Job::CreateCommunicator(const Session& session, const v1::CreateCommunicato
                      " ranks are named; the job has ", options_.size)));
   }
   const int rank = member->rank.value();
+  const std::vector<int> ranks(request.ranks().begin(), request.ranks().end());
+  const auto before = std::ranges::find_if(asks_, [&](const Ask& ask) {
+    return ask.rank == rank && ask.name == request.name() && ask.ranks == ranks &&
+           ask.by_order == request.by_order();
+  });
+  if (before != asks_.end()) {
+    // Its caller has been interrupted, as a rule. What has been asked for stays so.
+    std::swap(before->done, done);
+    return refuse(absl::AbortedError(absl::StrCat("communicator '", request.name(), "': rank ",
+                                                  rank, " has asked for it again")));
+  }
   const auto asked = std::count_if(asks_.begin(), asks_.end(),
                                    [rank](const Ask& ask) { return ask.rank == rank; });
   if (asked >= kMostAsks) {
@@ -157,8 +168,7 @@ void Job::CreateCommunicator(const Session& session, const v1::CreateCommunicato
   const auto patience = std::chrono::ceil<std::chrono::milliseconds>(options_.start_timeout);
   ask.set_timeout_ms(request.timeout_ms() > 0 ? request.timeout_ms()
                                               : static_cast<std::uint32_t>(patience.count()));
-  asks_.push_back(
-      {rank, request.name(), {request.ranks().begin(), request.ranks().end()}, std::move(done)});
+  asks_.push_back({rank, request.name(), ranks, request.by_order(), std::move(done)});
   link_->Send(std::move(message));
 }
 

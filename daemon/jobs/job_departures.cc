@@ -1,5 +1,6 @@
 // How ranks go: in order, by death, or by ringd's decision; and what the others are told.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -292,29 +293,35 @@ void Job::Tick(CommunicatorPart& part, Clock::time_point now) {
 }
 
 std::string Job::DescribeGone(const CommunicatorPart& part, Clock::time_point now) const {
-  const bool left = !left_ranks_.empty() && now - last_left_ >= kLeaveGrace;
+  // Whoever has left the job may be none of its ranks.
+  std::vector<int> left;
+  if (now - last_left_ >= kLeaveGrace) {
+    std::ranges::copy_if(left_ranks_, std::back_inserter(left), [&part](int rank) {
+      return part.number == 0 || std::ranges::find(part.ranks, rank) != part.ranks.end();
+    });
+  }
   const bool dropped = !part.dropped.empty() && now - part.last_dropped >= kLeaveGrace;
-  if (!left && !dropped) return "";
+  if (left.empty() && !dropped) return "";
   if (!part.communicator->WaitingSince(now - kLeaveGrace).has_value()) return "";
+  const std::vector<int>& gone = left.empty() ? part.dropped : left;
+  const Clock::time_point gone_at = left.empty() ? part.last_dropped : last_left_;
+  const std::string who =
+      absl::StrCat(gone.size() == 1 ? "rank " : "ranks ", absl::StrJoin(gone, ", "));
   for (const WaitingSubmission& entry : part.communicator->Waiting(now - kLeaveGrace)) {
-    if (entry.state == TensorState::kRunning && now - entry.since < kRunningGrace) continue;
-    const std::vector<int>& gone = left ? left_ranks_ : part.dropped;
-    const std::string who =
-        absl::StrCat(gone.size() == 1 ? "rank " : "ranks ", absl::StrJoin(gone, ", "));
+    // Who has gone has done its part; what it sent may be under way.
+    const bool runs = entry.state == TensorState::kRunning;
+    if (runs && now - std::max(entry.since, gone_at) < kRunningGrace) continue;
     if (part.number == 0) {
       return absl::StrCat(who, " left job '", options_.job_id, "' (shutdown), but tensor '",
                           entry.name, "' waits for all ranks");
     }
-    // Whoever has left may be none of its ranks; then who waits there waits for others.
-    const bool concerned = !left || std::ranges::any_of(left_ranks_, [&part](int rank) {
-      return std::find(part.ranks.begin(), part.ranks.end(), rank) != part.ranks.end();
-    });
-    if (!concerned) return "";
-    return absl::StrCat(who,
-                        left ? absl::StrCat(" left job '", options_.job_id, "' (shutdown)")
-                             : std::string(gone.size() == 1 ? " has destroyed" : " have destroyed"),
-                        left ? ", but on" : "", " communicator '", part.name, "'",
-                        left ? "" : ", but there", " tensor '", entry.name,
+    if (!left.empty()) {
+      return absl::StrCat(who, " left job '", options_.job_id,
+                          "' (shutdown), but on communicator '", part.name, "' tensor '",
+                          entry.name, "' waits for all its ranks");
+    }
+    return absl::StrCat(who, gone.size() == 1 ? " has" : " have", " destroyed communicator '",
+                        part.name, "', but there tensor '", entry.name,
                         "' waits for all its ranks");
   }
   return "";

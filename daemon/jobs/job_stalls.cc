@@ -38,6 +38,12 @@ void Job::CheckStalls(CommunicatorPart& part, Clock::time_point now) {
     return;
   }
   const Clock::time_point oldest = *since;
+  // What waited longest until now has ended, and nobody has asked about this one; not about each of
+  // many at once.
+  if (oldest != part.stalled_since && now - part.stall_reported_at >= report_after) {
+    part.next_stall_report = report_after;
+  }
+  part.stalled_since = oldest;
   const bool too_late = deadline.count() > 0 && now - oldest >= deadline;
   // A first warning after the warning time, then when twice as much has passed, and so on.
   if (!too_late && (now - oldest < part.next_stall_report || link_ == nullptr)) return;
@@ -45,18 +51,24 @@ void Job::CheckStalls(CommunicatorPart& part, Clock::time_point now) {
   const auto waiting = part.communicator->Waiting(now - report_after);
   if (waiting.empty()) return;
   if (too_late) {
-    const bool known = part.verdict_at >= oldest;
-    Propose(absl::DeadlineExceededError(absl::StrCat(
-        part.by_order ? waiting.front().name : absl::StrCat("tensor '", waiting.front().name, "'"),
-        part.number == 0 ? "" : absl::StrCat(" of communicator '", part.name, "'"),
-        " did not complete within the operation timeout of ",
-        std::chrono::duration<double>(deadline).count(), " s: ",
-        // Not its text, which says since when as it was when it was asked for.
-        known ? part.verdict.why()
-              : std::string("the coordinator could not say for whom it waits"))));
+    const WaitingSubmission& late =
+        *std::ranges::min_element(waiting, {}, &WaitingSubmission::since);
+    const bool known = part.verdict_at >= late.since &&
+                       std::ranges::any_of(part.verdict.tensors(), [&late](const auto& tensor) {
+                         return tensor.name() == late.name;
+                       });
+    Propose(absl::DeadlineExceededError(
+        absl::StrCat(part.by_order ? late.name : absl::StrCat("tensor '", late.name, "'"),
+                     part.number == 0 ? "" : absl::StrCat(" of communicator '", part.name, "'"),
+                     " did not complete within the operation timeout of ",
+                     std::chrono::duration<double>(deadline).count(), " s: ",
+                     // Not its text, which says since when as it was when it was asked for.
+                     known ? part.verdict.why()
+                           : std::string("the coordinator could not say for whom it waits"))));
     return;
   }
   part.next_stall_report = 2 * (now - oldest);
+  part.stall_reported_at = now;
   v1::NodeMessage message;
   message.set_communicator(part.number);
   std::set<std::string> named;

@@ -150,7 +150,10 @@ def test_a_socket_that_somebody_has_named_is_not_passed_over(computer: Computer)
     program = computer.write("sum.py", SUM)
     ended = computer.run(f"RINGD_SOCKET=/run/home/ringd.sock python {program}")
     assert ended.wait() != 0
-    assert "no ringd at /run/home/ringd.sock: start one there with `ringd --socket" in ended.output
+    assert (
+        "no ringd at /run/home/ringd.sock: start one there with `ringd --config /dev/null --socket"
+        in ended.output
+    )
 
 
 def ways_out(output: str) -> tuple[str, str]:
@@ -170,7 +173,9 @@ def test_under_torchrun_without_a_ringd_both_ways_out_work(computer: Computer, u
     assert failed.wait() != 0
     service, job = ways_out(failed.output)
     assert ("systemctl" in service) == (user == 0)
-    found = re.search(r"`(ringd --socket (\S+))` and (RINGD_SOCKET=\S+) for the ranks", service)
+    found = re.search(
+        r"`(ringd --config /dev/null --socket (\S+))` and (RINGD_SOCKET=\S+) for the ranks", service
+    )
     assert found, service
 
     # As it was said: a ringd of one's own, then the same command again.

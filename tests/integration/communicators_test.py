@@ -46,6 +46,45 @@ LATE = """
         print("done", flush=True)
 """
 
+GONE = """
+    import os, time
+    import ringd
+    from ringd import CollectiveKind, TensorSpec
+
+    with ringd.Context() as context:
+        rank = context.place.rank
+        pair = context.create_communicator("pair", [0, 1]) if rank < 2 else None
+        whole = context.create_communicator("whole", [0, 1, 2])
+        if rank == 2:
+            raise SystemExit  # in order, and without a word about "whole"
+        context.destroy_communicator(whole)
+        for _ in range(200):
+            try:
+                context.create_communicator("whole", [0, 1])
+                break
+            except ringd.AlreadyExistsError:
+                time.sleep(0.1)
+        else:
+            raise AssertionError("the name is not free")
+        time.sleep(1.5)  # rank 2's departure is long ago by ringd's measure
+        if rank == 1:
+            context.destroy_communicator(pair)
+            open(os.environ["DONE"], "w").close()
+            try:
+                (mine,) = context.register([TensorSpec("mine", CollectiveKind.BARRIER)])
+                context.wait(context.submit(mine, 0, 0))
+            except ringd.RingdError as error:
+                print("told:", error, flush=True)
+            raise SystemExit
+        while not os.path.exists(os.environ["DONE"]):
+            time.sleep(0.01)
+        try:
+            (alone,) = context.register([TensorSpec("alone", CollectiveKind.BARRIER, communicator=pair)])
+            context.wait(context.submit(alone, 0, 0))
+        except ringd.RingdError as error:
+            print("told:", error, flush=True)
+"""
+
 REFUSED = """
     import ringd
 
@@ -183,3 +222,15 @@ def test_hundreds_are_there_at_once(cluster: Cluster, nodes: int) -> None:
     job = cluster.start_job(MANY, [2] if nodes == 1 else [1, 1])
     job.expect_output("told 200")
     job.expect_success()
+
+
+@pytest.mark.parametrize("layout", [[3], [2, 1], [1, 1, 1]], ids=str)
+def test_a_rank_that_has_left_long_ago_hides_nothing_of_others_communicators(
+    cluster: Cluster, layout: list[int]
+) -> None:
+    cluster.start_nodes(len(layout))
+    job = cluster.start_job(GONE, layout, environment={"DONE": str(cluster.folder / "done")})
+    job.expect_success()
+    told = [line for line in job.ranks[0].output.splitlines() if line.startswith("told:")]
+    assert told, job.transcript()
+    assert "rank 1 has destroyed communicator 'pair', but there tensor 'alone' waits" in told[0]

@@ -23,12 +23,14 @@ std::string SocketOfUser(const GetEnvironment& get) {
 
 std::string StartingOne(const std::string& socket, const GetEnvironment& get, uid_t uid) {
   if (socket != kDefaultSocket) {
-    return absl::StrCat("start one there with `ringd --socket ", socket,
-                        "`, or set RINGD_SOCKET to another's socket");
+    return absl::StrCat("start one there with `ringd --config /dev/null --socket ", socket,
+                        "`, or set RINGD_SOCKET to another's socket (in a home that several hosts "
+                        "share, that one may be another host's)");
   }
   const std::string own = SocketOfUser(get);
   return absl::StrCat("start one with ", uid == 0 ? "`systemctl start ringd`, or with " : "",
-                      "`ringd --socket ", own, "` and RINGD_SOCKET=", own, " for the ranks");
+                      "`ringd --config /dev/null --socket ", own, "` and RINGD_SOCKET=", own,
+                      " for the ranks");
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ std::string JobCommunicator::OfCommunicator() const {
 
 bool JobCommunicator::AbsentRanksAreBlocked(TensorHandle missing) const {
   const auto absent = MembersWithoutSubmission(scheduler_->NameOf(missing));
-  return std::all_of(absent.begin(), absent.end(), [this](int member) {
+  // None: what the ranks submitted before is still under way.
+  return !absent.empty() && std::all_of(absent.begin(), absent.end(), [this](int member) {
     return members_[static_cast<std::size_t>(member)]->ClientSleeps();
   });
 }
@@ -109,11 +110,12 @@ absl::StatusOr<std::string> JobCommunicator::DescribeMismatch(
 std::optional<Clock::time_point> JobCommunicator::WaitingSince(Clock::time_point before) const {
   std::optional<Clock::time_point> since = lane_->WaitingSince(before);
   if (waiting_ == 0) return since;
-  bool all = true;
-  std::vector<WaitingSubmission> queued;
-  AddQueued(before, SIZE_MAX, all, queued);
-  for (const WaitingSubmission& entry : queued) {
-    since = std::min(since.value_or(entry.since), entry.since);
+  for (const Tensor& tensor : tensors_) {
+    if (tensor.members_ready == 0) continue;
+    for (const auto& queue : tensor.queues) {
+      if (queue.empty() || queue.front().since > before) continue;
+      since = std::min(since.value_or(queue.front().since), queue.front().since);
+    }
   }
   return since;
 }

@@ -140,11 +140,22 @@ bool CommunicatorTable::Drop(std::uint32_t number, int rank) {
   const auto& ranks = live.made.ranks;
   if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) return false;
   live.dropped.insert(rank);
-  if (live.dropped.size() < ranks.size()) return false;
-  const auto [first, last] = names_.equal_range(live.made.name);
+  if (!HasEnded(live)) return false;
+  Forget(number);
+  return true;
+}
+
+bool CommunicatorTable::HasEnded(const Live& live) const {
+  return std::ranges::all_of(live.made.ranks, [&](int rank) {
+    return live.dropped.contains(rank) || left_.contains(rank);
+  });
+}
+
+void CommunicatorTable::Forget(std::uint32_t number) {
+  const auto found = live_.find(number);
+  const auto [first, last] = names_.equal_range(found->second.made.name);
   names_.erase(std::find_if(first, last, [&](const auto& name) { return name.second == number; }));
   live_.erase(found);
-  return true;
 }
 
 std::vector<RefusedCommunicator> CommunicatorTable::Expire(Clock::time_point now) {
@@ -167,10 +178,14 @@ std::vector<RefusedCommunicator> CommunicatorTable::Expire(Clock::time_point now
   return refused;
 }
 
-std::vector<RefusedCommunicator> CommunicatorTable::OnRankLeft(int rank) {
-  std::vector<RefusedCommunicator> refused;
-  if (rank < 0 || rank >= job_size_) return refused;
+CommunicatorTable::WithoutRank CommunicatorTable::OnRankLeft(int rank) {
+  WithoutRank without;
+  if (rank < 0 || rank >= job_size_) return without;
   left_.insert(rank);
+  for (const auto& [number, live] : live_) {
+    if (HasEnded(live)) without.ended.push_back(number);
+  }
+  for (const std::uint32_t number : without.ended) Forget(number);
   for (auto it = waiting_.begin(); it != waiting_.end();) {
     Waiting& waiting = it->second;
     const auto& ranks = waiting.asked.ranks;
@@ -180,14 +195,14 @@ std::vector<RefusedCommunicator> CommunicatorTable::OnRankLeft(int rank) {
     }
     waiting.present.erase(rank);
     if (!waiting.present.empty()) {
-      refused.push_back(
+      without.refused.push_back(
           Refuse(waiting, absl::AbortedError(absl::StrCat(
                               "communicator ", DescribeCommunicator(waiting.asked),
                               " can't be made: rank ", rank, " has left the job (shutdown)"))));
     }
     it = waiting_.erase(it);
   }
-  return refused;
+  return without;
 }
 
 }  // namespace ringd

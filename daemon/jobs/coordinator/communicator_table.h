@@ -52,12 +52,17 @@ class CommunicatorTable {
       int rank, AskedCommunicator asked, std::chrono::nanoseconds patience, Clock::time_point now);
   // Its number: 1, 2, ..., never used again.
   std::uint32_t Made(AskedCommunicator made);
-  // The rank needs it no more. True if it was the last one: the communicator has ended.
+  // The rank needs it no more. True if it was the last one that has not left: the communicator has
+  // ended.
   bool Drop(std::uint32_t number, int rank);
   // Those that will not come about: their deadline has passed.
   std::vector<RefusedCommunicator> Expire(Clock::time_point now);
-  // Likewise: the rank has left, and nobody can be waited for any more.
-  std::vector<RefusedCommunicator> OnRankLeft(int rank);
+  // Nobody can wait for the rank any more, which has left.
+  struct WithoutRank {
+    std::vector<RefusedCommunicator> refused;
+    std::vector<std::uint32_t> ended;  // its other ranks need them no more
+  };
+  WithoutRank OnRankLeft(int rank);
 
   // True while Expire is to be called.
   bool anyone_waits() const noexcept { return !waiting_.empty(); }
@@ -75,6 +80,9 @@ class CommunicatorTable {
   };
 
   absl::Status Check(int rank, const AskedCommunicator& asked) const;
+  // No rank is there that needs it.
+  bool HasEnded(const Live& live) const;
+  void Forget(std::uint32_t number);
   static RefusedCommunicator Refuse(const Waiting& waiting, absl::Status why);
 
   const int job_size_;

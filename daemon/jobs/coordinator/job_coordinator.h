@@ -145,6 +145,7 @@ class JobCoordinator {
   void Wake(CommunicatorSchedule* schedule);
   void OnCommunicatorAsk(const Node& node, const v1::CommunicatorAsk& ask, Clock::time_point now);
   void OnCommunicatorDrop(LinkId link, const Node& node, std::uint32_t number, int rank);
+  void EndCommunicator(CommunicatorSchedule& schedule, std::uint32_t number);
   void OnRankDevice(const Node& node, const v1::RankDevice& device);
   void Make(const AskedCommunicator& asked);
   void Refuse(const RefusedCommunicator& refused);

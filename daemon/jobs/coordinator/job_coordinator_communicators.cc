@@ -134,15 +134,20 @@ void JobCoordinator::OnCommunicatorDrop(LinkId link, const Node& node, std::uint
                                         int rank) {
   CommunicatorSchedule* const schedule = number == 0 ? nullptr : Find(number);
   if (schedule == nullptr || !Holds(node, Rank(rank))) return;
-  v1::CoordinatorMessage message;
   if (!table_.Drop(number, rank)) {
+    v1::CoordinatorMessage message;
     message.mutable_communicator_drop()->set_rank(rank);
     schedule->Broadcast(std::move(message), &link);
     return;
   }
+  EndCommunicator(*schedule, number);
+}
+
+void JobCoordinator::EndCommunicator(CommunicatorSchedule& schedule, std::uint32_t number) {
+  v1::CoordinatorMessage message;
   message.mutable_communicator_ended();
-  schedule->Broadcast(std::move(message));
-  std::erase(awake_, schedule);
+  schedule.Broadcast(std::move(message));
+  std::erase(awake_, &schedule);
   schedules_.erase(number);
 }
 
@@ -167,7 +172,11 @@ void JobCoordinator::OnRanksLeft(LinkId link, Node& node, const v1::RanksLeft& l
   *relay.mutable_ranks_left() = left;
   BroadcastExcept(link, relay);
   for (const int rank : left.ranks()) {
-    for (const RefusedCommunicator& refused : table_.OnRankLeft(rank)) Refuse(refused);
+    const CommunicatorTable::WithoutRank without = table_.OnRankLeft(rank);
+    for (const RefusedCommunicator& refused : without.refused) Refuse(refused);
+    for (const std::uint32_t number : without.ended) {
+      if (CommunicatorSchedule* const schedule = Find(number)) EndCommunicator(*schedule, number);
+    }
   }
 }
 

@@ -183,7 +183,7 @@ double PartOfLine(double bytes, seconds time) {
   return 2 * bytes / (kLineBytesPerSecond * static_cast<double>(time.count()));
 }
 
-// A machine whose processors are others' for a while may spoil a window: one of a few must be right.
+// A machine whose processors are others' for a while may spoil a window: one must be right.
 constexpr int kWindows = 4;
 
 void CheckThreeToOne(Processes& jobs) {

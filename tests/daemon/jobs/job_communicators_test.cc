@@ -116,6 +116,25 @@ TEST_CASE(
   CHECK(running.job->extra_communicators() == 0);
 }
 
+TEST_CASE("Job: who asks again for one after an interrupt takes the place of the first time") {
+  RunningJob running;
+  running.Ask(0);
+  std::optional<absl::Status> first;
+  std::swap(first, running.answers[0]);
+  running.Ask(0);
+  REQUIRE(running.answers[0].has_value());  // the first time's
+  CHECK(absl::IsAborted(*std::exchange(running.answers[0], std::nullopt)));
+  CHECK(running.sent.size() == 1);
+  running.Ask(1);
+  running.Make(1);
+  REQUIRE(running.answers[0].has_value());
+  CHECK(running.answers[0]->ok());
+  CHECK(running.replies[0].number() == 1);
+  // Another list of ranks is another communicator.
+  running.Ask(0, {0});
+  CHECK(running.sent.size() == 3);
+}
+
 TEST_CASE("Job: communicators that idle ask for no ticks") {
   RunningJob running;
   running.Ask(0);

@@ -157,7 +157,7 @@ def install_the_wheel(walk: Walk) -> None:
 
 
 def train_with_ringds_of_ones_own(walk: Walk, torchrun: str) -> None:
-    lines = [*walk.readme.take_all("export RINGD_SOCKET="), walk.readme.take("ringd --socket "), torchrun]
+    lines = [*walk.readme.take_all("export RINGD_SOCKET="), walk.readme.take("ringd --config "), torchrun]
     runs = walk.start_on_both("\n".join(lines))
     for node, run in enumerate(runs):
         assert run.wait(RUN_S) == 0, run.output

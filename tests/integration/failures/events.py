@@ -86,8 +86,8 @@ def expect_words(text: str, *words: str) -> None:
 
 
 def wait_for_warning(rank: Rank, *words: str) -> str:
-    """The first of the library's warnings that has all these words. On a slow machine others may come
-    before it, about ranks that are merely late."""
+    """The first of the library's warnings that has all these words. On a slow machine others may
+    come before it, about ranks that are merely late."""
 
     def said() -> list[str]:
         lines = [line for line in rank.output.splitlines() if line.startswith("ringd: ")]

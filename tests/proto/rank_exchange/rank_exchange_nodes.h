@@ -137,8 +137,9 @@ inline RankExchangeOutcome Finish(RankExchange& exchange, std::uint32_t cell) {
   return exchange.Look(cell);
 }
 
-// Adds these values with the other ranks'; once more, as another operation, where a busy machine has
-// kept somebody away for too long: then all ranks have given it up. `step`: another for each call.
+// Adds these values with the other ranks'; once more, as another operation, where a busy machine
+// has kept somebody away for too long: then all ranks have given it up. `step`: another for each
+// call.
 inline bool AddPatiently(RankExchange& exchange, std::uint64_t step,
                          const std::vector<float>& values, std::uint32_t& cell) {
   constexpr std::uint64_t kTries = 100;

@@ -41,7 +41,8 @@ TEST_CASE("Advice without ringd: root hears of the service, others of a socket o
   CHECK_THAT(root, Contains("`systemctl start ringd`") &&
                        Contains("`ringctl run -n 2 -- python train.py` in place of torchrun"));
   const std::string user = Advice(kDefaultSocket, places, variables, kUser);
-  CHECK_THAT(user, !Contains("systemctl") && Contains("`ringd --socket " + own + "`") &&
+  CHECK_THAT(user, !Contains("systemctl") &&
+                       Contains("`ringd --config /dev/null --socket " + own + "`") &&
                        Contains("RINGD_SOCKET=" + own) &&
                        Contains("`ringctl run -n 2 -- python train.py` in place of torchrun"));
   // Another user's, after `su`.
@@ -49,16 +50,18 @@ TEST_CASE("Advice without ringd: root hears of the service, others of a socket o
   CHECK(Advice(kDefaultSocket, places, variables, kUser) == user);
   variables["XDG_RUNTIME_DIR"] = folder;
   variables["HOME"] = "/";
-  CHECK_THAT(Advice(kDefaultSocket, places, variables, kUser),
-             Contains("`ringd --socket " + std::string(folder) + "/ringd.sock`"));
+  CHECK_THAT(
+      Advice(kDefaultSocket, places, variables, kUser),
+      Contains("`ringd --config /dev/null --socket " + std::string(folder) + "/ringd.sock`"));
   CHECK_THAT(Advice(kDefaultSocket, places, {}, kUser), Contains("--socket FOLDER/ringd.sock"));
   ::rmdir(folder);
 }
 
 TEST_CASE("Advice without ringd: a socket that was named is where one belongs") {
   const std::string advice = Advice("/tmp/mine.sock", {0, 1, 0, 1}, {}, kRoot);
-  CHECK_THAT(advice, Contains("`ringd --socket /tmp/mine.sock`") && Contains("RINGD_SOCKET") &&
-                         !Contains("systemctl") && !Contains("in place of"));
+  CHECK_THAT(advice, Contains("`ringd --config /dev/null --socket /tmp/mine.sock`") &&
+                         Contains("RINGD_SOCKET") && !Contains("systemctl") &&
+                         !Contains("in place of"));
 }
 
 TEST_CASE("Advice without ringd: over several nodes ringctl run is no way out") {

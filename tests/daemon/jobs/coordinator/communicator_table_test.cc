@@ -77,11 +77,24 @@ TEST_CASE("CommunicatorTable: who waits too long, or for one who has left, hears
         "communicator 'c' (ranks 0, 1, 2) could not be made within 5 s: ranks 1, 2 have not asked "
         "for it");
   CHECK(Waits(table.Ask(0, Asked({0, 1}), kPatience, now)));
-  const auto left = table.OnRankLeft(1);
+  const auto left = table.OnRankLeft(1).refused;
   REQUIRE(left.size() == 1);
   CHECK(left[0].why.message() ==
         "communicator 'c' (ranks 0, 1) can't be made: rank 1 has left the job (shutdown)");
   CHECK(std::holds_alternative<RefusedCommunicator>(table.Ask(0, Asked({0, 1}), kPatience, now)));
+}
+
+TEST_CASE(
+    "CommunicatorTable: one ends when those of its ranks that have not left need it no more") {
+  CommunicatorTable table(4);
+  REQUIRE(table.Made(Asked({0, 1, 2})) == 1);
+  REQUIRE(table.Made(Asked({2, 3}, "other")) == 2);
+  CHECK(table.OnRankLeft(2).ended.empty());
+  CHECK_FALSE(table.Drop(1, 0));
+  CHECK(table.Drop(1, 1));
+  CHECK(Waits(table.Ask(0, Asked({0, 1}), kPatience, Clock::time_point())));
+  CHECK(table.OnRankLeft(3).ended == std::vector<std::uint32_t>{2});
+  CHECK_FALSE(table.Drop(2, 3));
 }
 
 TEST_CASE("CommunicatorTable: what makes no sense is refused, and there are so many at most") {
