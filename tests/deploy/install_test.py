@@ -85,7 +85,9 @@ def test_env_tells_a_user_who_may_not_read_what_another_has_built() -> None:
 
 
 def test_readme_names_the_wheel_where_setup_puts_it() -> None:
-    patterns = re.findall(r"^ +pip install (?:--\S+ )*(dist/\S+)", (ROOT / "README.md").read_text(), re.MULTILINE)
+    patterns = re.findall(
+        r"^ +pip install (?:--\S+ )*(dist/\S+)", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
     assert len(patterns) == 1
     assert len(list(ROOT.glob(patterns[0]))) == 1
 

@@ -207,9 +207,9 @@ DIES = """
             wait_until_told("dies")
             time.sleep(0.5)
             os.kill(os.getpid(), signal.SIGKILL)
-        for operation in operations:
-            context.stream_wait(operation, stream)
         try:
+            for operation in operations:
+                context.stream_wait(operation, stream)
             context.wait(operations[0])
         except ringd.RingdError as error:
             say_error(error, "lost")

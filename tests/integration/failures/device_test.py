@@ -44,9 +44,10 @@ WAITS = """
         tensor = trainer.tensor("gradient", [1.0] * 1000)
         context.wait(tensor.all_reduce())
         operation = tensor.all_reduce()
-        context.stream_wait(operation, stream)
         say("in flight")
         try:
+            # Where this process launches, this waits for the launch.
+            context.stream_wait(operation, stream)
             context.wait(operation)
         except ringd.RingdError as error:
             say_error(error, "lost")
