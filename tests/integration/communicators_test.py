@@ -70,11 +70,8 @@ GONE = """
         if rank == 1:
             context.destroy_communicator(pair)
             open(os.environ["DONE"], "w").close()
-            try:
-                (mine,) = context.register([TensorSpec("mine", CollectiveKind.BARRIER)])
-                context.wait(context.submit(mine, 0, 0))
-            except ringd.RingdError as error:
-                print("told:", error, flush=True)
+            while not os.path.exists(os.environ["TOLD"]):
+                time.sleep(0.01)
             raise SystemExit
         while not os.path.exists(os.environ["DONE"]):
             time.sleep(0.01)
@@ -83,6 +80,8 @@ GONE = """
             context.wait(context.submit(alone, 0, 0))
         except ringd.RingdError as error:
             print("told:", error, flush=True)
+        finally:
+            open(os.environ["TOLD"], "w").close()
 """
 
 REFUSED = """
@@ -229,7 +228,8 @@ def test_a_rank_that_has_left_long_ago_hides_nothing_of_others_communicators(
     cluster: Cluster, layout: list[int]
 ) -> None:
     cluster.start_nodes(len(layout))
-    job = cluster.start_job(GONE, layout, environment={"DONE": str(cluster.folder / "done")})
+    files = {name: str(cluster.folder / name.lower()) for name in ("DONE", "TOLD")}
+    job = cluster.start_job(GONE, layout, environment=files)
     job.expect_success()
     told = [line for line in job.ranks[0].output.splitlines() if line.startswith("told:")]
     assert told, job.transcript()

@@ -112,12 +112,12 @@ bool GradientHook::Note(PyObject* self, ringd_operation submitted, Flight begun,
       (in_flight && PySet_Add(in_flight.get(), self) != 0)) {
     return false;
   }
-  if (!compares) return true;
   void* address = nullptr;
   std::uint64_t bytes = 0;
-  if (!SizeOf(flight.gradient.get(), bytes) || !AddressOf(flight.gradient.get(), address)) {
-    return false;
-  }
+  if (!AddressOf(flight.gradient.get(), address)) return false;
+  flight.address = address;
+  if (!compares) return true;
+  if (!SizeOf(flight.gradient.get(), bytes)) return false;
   flight.compared = std::min<std::uint64_t>(bytes, kComparedBytes);
   std::memcpy(flight.first, address, flight.compared);
   return true;
@@ -148,6 +148,11 @@ bool GradientHook::WasChanged(bool& changed) const {
   if (!gradient) return false;
   changed = !flight.gradient || gradient.get() != flight.gradient.get();
   if (changed) return true;
+  void* address = nullptr;
+  if (!AddressOf(gradient.get(), address)) return false;
+  // Through `.data`, which counts no change.
+  changed = address != flight.address;
+  if (changed) return true;
   std::int64_t version = 0;
   if (!VersionOf(gradient.get(), version)) return false;
   if (version != flight.version) {
@@ -157,9 +162,8 @@ bool GradientHook::WasChanged(bool& changed) const {
     changed = !part;
   }
   if (changed || flight.compared == 0) return true;
-  void* address = nullptr;
   std::uint64_t bytes = 0;
-  if (!AddressOf(gradient.get(), address) || !SizeOf(gradient.get(), bytes)) return false;
+  if (!SizeOf(gradient.get(), bytes)) return false;
   changed = bytes < flight.compared || std::memcmp(address, flight.first, flight.compared) != 0;
   return true;
 }

@@ -37,6 +37,7 @@ struct Flight {
   Reference result;
   // p.grad as it was submitted.
   Reference gradient;
+  const void* address = nullptr;  // where its elements lay
   std::int64_t version = 0;
   // How many of `first` count; none if the result is written where the gradient is, or if the host
   // can't read it.

@@ -63,7 +63,8 @@ class GradientReduction:
         self._slots: dict[torch.Tensor, GradientSlot] = {}
         self._undescribed: dict[GradientSlot, None] = {}
         # How PyTorch knows the slots' hooks.
-        self._hooks: dict[torch.Tensor, RemovableHandle] = {}
+        # By the parameter's id: PyTorch's garbage collector can't see who keeps this.
+        self._hooks: dict[int, RemovableHandle] = {}
         self._frozen: dict[torch.Tensor, None] = {}
         self._taken: dict[torch.Tensor, weakref.ref[GradientReduction]] = {}
         self._told_of_waste = False
@@ -171,7 +172,7 @@ class GradientReduction:
         slot = GradientSlot(parameter, on_gradient, self.pending, self.passes_per_step, self.compression)
         self._slots[parameter] = slot
         self._undescribed[slot] = None
-        self._hooks[parameter] = parameter.register_post_accumulate_grad_hook(slot)
+        self._hooks[id(parameter)] = parameter.register_post_accumulate_grad_hook(slot)
 
     def give(self, parameter: torch.Tensor, taker: GradientReduction) -> None:
         """Leaves `parameter` to a later optimizer, if it is reduced here."""
@@ -187,7 +188,7 @@ class GradientReduction:
             gradients_in_flight.discard(self.pending, slot)
         del self._slots[parameter]
         self._undescribed.pop(slot, None)
-        self._hooks.pop(parameter).remove()
+        self._hooks.pop(id(parameter)).remove()
         return True
 
     def on_gradient(self, parameter: torch.Tensor) -> None:
@@ -270,7 +271,7 @@ class GradientReduction:
                 if slot.passes_left > 0 and (parameter.requires_grad or parameter.grad is not None):
                     slot.submit()
         changed = [slot for slot in self.pending if slot.was_changed()]
-        first_error = gradients_in_flight.wait(self.pending, self._job)
+        first_error = gradients_in_flight.wait(self.pending, self._job, set(changed))
         self._reset_count()
         if first_error is None and changed:
             first_error = FailedPreconditionError(gradient_messages.changed(self._names_of(changed)))
@@ -344,12 +345,14 @@ class GradientReduction:
         for slot in slots:
             name = f"allreduce.{self._name_of(slot)}"
             slot.describe(job, communicator, name, self.op, self.prescale, self.postscale)
-        for slot, registration in zip(slots, job.register([slot.spec for slot in slots]), strict=True):
+        for slot, registration in zip(
+            slots, job.register([slot.spec for slot in slots], keep=True), strict=True
+        ):
             slot.registration = registration
         self._undescribed.clear()
 
 
-def _remove_hooks(hooks: dict[torch.Tensor, RemovableHandle]) -> None:
+def _remove_hooks(hooks: dict[int, RemovableHandle]) -> None:
     for hook in hooks.values():
         hook.remove()
 

@@ -8,10 +8,10 @@ from ringd.torch.job import Job
 from ringd.types import OPERATION_DONE
 
 
-def wait(pending: dict[GradientSlot, None], job: Job | None) -> RingdError | None:
+def wait(pending: dict[GradientSlot, None], job: Job | None, changed: set[GradientSlot]) -> RingdError | None:
     """Until no operation of the host is in flight, with one call; the first failure. `job`: that of
-    the operations."""
-    error = _fetch(pending, job)
+    the operations. `changed`: whose gradients the program has replaced, which stay as they are."""
+    error = _fetch(pending, job, changed)
     slots = list(pending)
     if job is None or not slots:
         return error
@@ -27,15 +27,17 @@ def wait(pending: dict[GradientSlot, None], job: Job | None) -> RingdError | Non
             slot.operation = operation
         raise
     for slot, operation in zip(slots, operations, strict=True):
-        if failure is None or operation == OPERATION_DONE:
+        del pending[slot]
+        if slot not in changed and (failure is None or operation == OPERATION_DONE):
             slot.finish()
         else:
             slot.forget()
-        del pending[slot]
     return error or failure
 
 
-def _fetch(pending: dict[GradientSlot, None], job: Job | None) -> RingdError | None:
+def _fetch(
+    pending: dict[GradientSlot, None], job: Job | None, changed: set[GradientSlot]
+) -> RingdError | None:
     """Lets the current stream wait for what is reduced on a GPU; the first failure that is
     known."""
     error: RingdError | None = None
@@ -45,10 +47,14 @@ def _fetch(pending: dict[GradientSlot, None], job: Job | None) -> RingdError | N
             job.device.wait(slot.operation)
         except RingdError as failure:
             error = error or failure
+            del pending[slot]
+            slot.forget()
+            continue
+        del pending[slot]
+        if slot in changed:
             slot.forget()
         else:
             slot.finish()
-        del pending[slot]
     return error
 
 

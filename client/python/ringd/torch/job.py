@@ -41,7 +41,8 @@ class Job:
     communicator, the ``KEPT`` descriptions used last, so that shapes which take turns cost no
     calls; of more, half are given back. Beyond ``MOST`` descriptions a name keeps only its last.
     Names that do not return, as those that hold a step's number, are given back, too: for every
-    ``LOOK`` descriptions that come on top, all that nobody has asked for meanwhile.
+    ``LOOK`` descriptions that come on top, all that nobody has asked for meanwhile. Those of
+    gradients stay as long as their parameters.
 
     Thread safety: any thread may call anything. A registration asked for twice is the same number,
     unless it has been given back meanwhile: then submitting it is a ``NotFoundError``.
@@ -66,6 +67,8 @@ class Job:
         self._described: dict[tuple[int, str], dict[TensorSpec, None]] = {}
         # Registrations that somebody has asked for since the last look, and when to look next.
         self._asked: set[int] = set()
+        # Of gradients, whose hooks do not ask.
+        self._kept: set[tuple[int, str]] = set()
         self._look_at = 2 * self.LOOK
         self._lock = threading.Lock()
         # Keeps the tensors of operations alive whose handles or optimizers the program has dropped.
@@ -76,18 +79,21 @@ class Job:
         (number,) = self.register([spec])
         return number
 
-    def register(self, specs: list[TensorSpec]) -> list[int]:
-        """The numbers of all, with at most one call to ringd."""
-        try:
-            numbers = [self._registrations[spec] for spec in specs]
-        except KeyError:
-            with self._lock:
+    def register(self, specs: list[TensorSpec], *, keep: bool = False) -> list[int]:
+        """The numbers of all, with at most one call to ringd. `keep`: they are used again and again
+        without being asked for."""
+        # What is asked for under the lock is not given back right after.
+        with self._lock:
+            if keep:
+                self._kept.update(map(_key, specs))
+            try:
+                numbers = [self._registrations[spec] for spec in specs]
+            except KeyError:
                 return self._describe(specs)
-        self._asked.update(numbers)
-        if any(len(self._described.get(_key(spec), ())) > 1 for spec in specs):
-            with self._lock:
+            self._asked.update(numbers)
+            if any(len(self._described[_key(spec)]) > 1 for spec in specs):
                 self._used(specs)
-        return numbers
+            return numbers
 
     def _describe(self, specs: list[TensorSpec]) -> list[int]:
         unknown = [spec for spec in dict.fromkeys(specs) if spec not in self._registrations]
@@ -107,7 +113,7 @@ class Job:
 
     def _used(self, specs: list[TensorSpec]) -> None:
         for spec in specs:
-            described = self._described.get(_key(spec), {})
+            described = self._described[_key(spec)]
             if spec in described:
                 del described[spec]
                 described[spec] = None
@@ -122,7 +128,11 @@ class Job:
         self._give_back_idle(oldest)
 
     def _give_back_unasked(self) -> None:
-        unasked = [spec for spec, number in self._registrations.items() if number not in self._asked]
+        unasked = [
+            spec
+            for spec, number in self._registrations.items()
+            if number not in self._asked and _key(spec) not in self._kept
+        ]
         self._give_back_idle(unasked)
         self._asked.clear()
         self._look_at = max(len(self._registrations), self.LOOK) + self.LOOK
@@ -151,6 +161,7 @@ class Job:
         with self._lock:
             for name in communicator.gradient_names.gone():
                 key = communicator.number, f"allreduce.{name}"
+                self._kept.discard(key)
                 self._give_back_idle(list(self._described.get(key, {})))
 
     def has_in_flight(self, communicator: int) -> bool:
@@ -160,6 +171,7 @@ class Job:
     def forget(self, communicator: int) -> None:
         """Before it is destroyed, and its registrations with it."""
         with self._lock:
+            self._kept = {key for key in self._kept if key[0] != communicator}
             for key in [key for key in self._described if key[0] == communicator]:
                 for spec in self._described.pop(key):
                     self._asked.discard(self._registrations.pop(spec))
