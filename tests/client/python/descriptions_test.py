@@ -119,6 +119,7 @@ def test_names_that_do_not_return_are_given_back() -> None:
     often = job.registration(spec("often", 1))
     in_flight = job.registration(spec("in flight", 1))
     account.in_flight.add(in_flight)
+    (gradient,) = job.register([spec("gradient", 1)], keep=True)
     for step in range(12 * Job.LOOK):
         number = job.registration(spec(f"step.{step}", 1))
         assert account.live[number].name == f"step.{step}"
@@ -127,5 +128,6 @@ def test_names_that_do_not_return_are_given_back() -> None:
     assert len(account.live) <= 3 * Job.LOOK
     assert account.unregisters <= 12 * 2 * 20
     assert in_flight in account.live
+    assert job.register([spec("gradient", 1)]) == [gradient]
     again = job.registration(spec("step.0", 1))
     assert account.live[again].name == "step.0"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -311,6 +312,36 @@ def test_parameters_that_were_replaced_leave_no_registrations(job: Job) -> None:
         counts.append(len(job._registrations))
     # One that has just gone is given back the next time.
     assert max(counts) <= 6
+
+
+def test_a_change_of_the_gradients_type_while_they_are_reduced_is_told() -> None:
+    model = make()
+    optimizer = distributed(sgd(model), model)
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss_of(model).backward()
+        for parameter in model.parameters():
+            parameter.data = parameter.data.double()
+            gradient = gradient_of(parameter)
+            gradient.data = gradient.data.double()
+        with pytest.raises(ringd.FailedPreconditionError, match="was changed after"):
+            optimizer.step()
+        for parameter in model.parameters():
+            parameter.data = parameter.data.float()
+        optimizer.zero_grad()
+
+
+def test_a_model_whose_hooks_refer_to_its_optimizer_is_collected() -> None:
+    model = make()
+    optimizer = distributed(sgd(model), model)
+    gone = weakref.ref(model)
+    for parameter in model.parameters():
+        parameter.register_hook(lambda gradient, kept=optimizer: gradient * len(kept.param_groups))
+    loss_of(model).backward()
+    optimizer.step()
+    del model, optimizer, parameter
+    gc.collect()
+    assert gone() is None
 
 
 def test_the_last_of_several_passes_may_come_in_a_closure_that_synchronizes() -> None:

@@ -315,6 +315,8 @@ def test_changes_of_a_submitted_gradient_are_seen(job: Job, elements: int) -> No
         lambda: setattr(hooked.parameter, "grad", None),
         lambda: setattr(hooked.parameter, "grad", gradient_of(hooked.parameter).clone()),
         lambda: gradient_of(hooked.parameter).data.mul_(2),
+        # Other memory with the same first bytes.
+        lambda: setattr(gradient_of(hooked.parameter), "data", gradient_of(hooked.parameter).data.clone()),
     ]
     for change in changes:
         hooked.parameter.grad = None
