@@ -74,7 +74,13 @@ PyObject* StreamWait(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
       !ReadNumber(arguments[1], stream)) {
     return nullptr;
   }
-  return NoneOrError(ringd_stream_wait(Self(self)->context, operation, Pointer(stream)));
+  ringd_status status = RINGD_OK;
+  {
+    // It may wait for other ranks.
+    const WithoutGil released;
+    status = ringd_stream_wait(Self(self)->context, operation, Pointer(stream));
+  }
+  return NoneOrError(status);
 }
 
 }  // namespace ringd::python

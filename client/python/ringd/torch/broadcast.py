@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import pickle
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -190,7 +191,7 @@ def broadcast_object(
     if is_root:
         buffer[:size] = torch.frombuffer(bytearray(content), dtype=torch.uint8)
     broadcast_(buffer, root_rank, f"{base}.content", process_set)
-    return obj if is_root else pickle.loads(buffer[:size].numpy().tobytes())
+    return obj if is_root else pickle.loads(ctypes.string_at(buffer.data_ptr(), size))
 
 
 @uncompiled

@@ -82,18 +82,21 @@ class Job:
     def register(self, specs: list[TensorSpec], *, keep: bool = False) -> list[int]:
         """The numbers of all, with at most one call to ringd. `keep`: they are used again and again
         without being asked for."""
-        # What is asked for under the lock is not given back right after.
-        with self._lock:
-            if keep:
+        if keep:
+            with self._lock:
                 self._kept.update(map(_key, specs))
-            try:
-                numbers = [self._registrations[spec] for spec in specs]
-            except KeyError:
+        try:
+            # Without the lock, under which another thread may wait for other ranks. What is still
+            # there once it has been asked for is not given back by _give_back_unasked.
+            self._asked.update([self._registrations[spec] for spec in specs])
+            numbers = [self._registrations[spec] for spec in specs]
+        except KeyError:
+            with self._lock:
                 return self._describe(specs)
-            self._asked.update(numbers)
-            if any(len(self._described[_key(spec)]) > 1 for spec in specs):
+        if any(len(self._described.get(_key(spec), ())) > 1 for spec in specs):
+            with self._lock:
                 self._used(specs)
-            return numbers
+        return numbers
 
     def _describe(self, specs: list[TensorSpec]) -> list[int]:
         unknown = [spec for spec in dict.fromkeys(specs) if spec not in self._registrations]
@@ -113,7 +116,7 @@ class Job:
 
     def _used(self, specs: list[TensorSpec]) -> None:
         for spec in specs:
-            described = self._described[_key(spec)]
+            described = self._described.get(_key(spec), {})
             if spec in described:
                 del described[spec]
                 described[spec] = None
@@ -133,25 +136,33 @@ class Job:
             for spec, number in self._registrations.items()
             if number not in self._asked and _key(spec) not in self._kept
         ]
-        self._give_back_idle(unasked)
+        self._give_back_idle(unasked, unless_asked=True)
         self._asked.clear()
         self._look_at = max(len(self._registrations), self.LOOK) + self.LOOK
 
-    def _give_back_idle(self, specs: list[TensorSpec]) -> None:
-        """All but those in flight."""
-        numbers = [self._registrations[spec] for spec in specs]
+    def _give_back_idle(self, specs: list[TensorSpec], *, unless_asked: bool = False) -> None:
+        """All but those in flight, and with `unless_asked` those asked for meanwhile."""
+        # First out of what `register` finds, then a look at what it has noted.
+        leaving = {spec: self._registrations.pop(spec) for spec in specs}
+        if unless_asked:
+            for spec in [spec for spec, number in leaving.items() if number in self._asked]:
+                self._registrations[spec] = leaving.pop(spec)
         try:
-            self.context.unregister(numbers)
+            self.context.unregister(list(leaving.values()))
         except FailedPreconditionError:
-            half = len(specs) // 2
+            self._registrations.update(leaving)
+            rest = list(leaving)
+            half = len(rest) // 2
             if half > 0:
-                self._give_back_idle(specs[:half])
-                self._give_back_idle(specs[half:])
+                self._give_back_idle(rest[:half], unless_asked=unless_asked)
+                self._give_back_idle(rest[half:], unless_asked=unless_asked)
             return
-        self._asked.difference_update(numbers)
-        for spec in specs:
+        except BaseException:
+            self._registrations.update(leaving)
+            raise
+        self._asked.difference_update(leaving.values())
+        for spec in leaving:
             key = _key(spec)
-            del self._registrations[spec]
             del self._described[key][spec]
             if not self._described[key]:
                 del self._described[key]
