@@ -15,7 +15,8 @@ LAYOUTS = [[4], [2, 2], [1, 2]]
 
 def run(cluster: Cluster, program: str, layout: list[int], **settings: object) -> None:
     cluster.start_nodes(len(layout), **settings)
-    job = cluster.start_job((PROGRAMS / program).read_text(), layout)
+    environment = {"PYTHONPATH": str(PROGRAMS)}
+    job = cluster.start_job((PROGRAMS / program).read_text(), layout, environment=environment)
     job.expect_success(150)
     assert all("all is well" in rank.output for rank in job.ranks), job.transcript()
 

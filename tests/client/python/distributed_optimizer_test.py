@@ -1,41 +1,18 @@
-"""Steps with gradients that were not reduced, and parameters that take the place of others."""
+"""Steps with gradients that were not reduced, and optimizers that step in ways of their own."""
 
 from __future__ import annotations
 
-import gc
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import ringd
 import torch
-from ringd.torch.gradient_slot import GradientSlot
-from ringd.torch.job import Job
 from torch import nn
 
-from tests.client.python.reduced import distributed, gradient_of
+from tests.client.python.reduced import distributed, expect_same, gradient_of, loss_of, make, sgd
 
 pytestmark = pytest.mark.usefixtures("doubling")
-
-
-def make() -> nn.Module:
-    torch.manual_seed(1)
-    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
-
-
-def loss_of(model: nn.Module, step: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(step)
-    return model(torch.randn(5, 3, generator=generator)).square().mean()
-
-
-def sgd(model: nn.Module) -> torch.optim.SGD:
-    return torch.optim.SGD(model.parameters(), lr=0.1)
-
-
-def expect_same(model: nn.Module, reference: nn.Module) -> None:
-    for (name, mine), theirs in zip(model.named_parameters(), reference.parameters(), strict=True):
-        torch.testing.assert_close(mine, theirs, msg=lambda text, name=name: f"{name}: {text}")
 
 
 def test_a_fused_step_that_grad_scaler_prepared_with_unreduced_gradients_is_refused() -> None:
@@ -262,58 +239,6 @@ def test_a_step_of_another_optimizer_with_unreduced_gradients_is_refused(passes:
     inner.step()  # of reduced ones
 
 
-@pytest.mark.parametrize("with_zero_grad", [True, False])
-def test_a_parameter_that_takes_another_s_place_is_reduced(*, with_zero_grad: bool) -> None:
-    model, reference = make(), make()
-    optimizer, expected = distributed(sgd(model), model), sgd(reference)
-    for step in range(4):
-        if step == 2:
-            for net, of in ((model, optimizer), (reference, expected)):
-                layer = net.get_submodule("2")
-                new = nn.Parameter(torch.full((6, 4), 0.5)[:2].clone())
-                layer.register_parameter("weight", new)
-                of.param_groups[0]["params"][2] = new
-        for of in (optimizer, expected):
-            if with_zero_grad:
-                of.zero_grad()
-        if not with_zero_grad:
-            model.zero_grad()
-            reference.zero_grad()
-        loss_of(model, step).backward()
-        (2 * loss_of(reference, step)).backward()
-        optimizer.step()
-        expected.step()
-        expect_same(model, reference)
-
-
-def test_a_parameter_that_was_replaced_is_let_go() -> None:
-    model = make()
-    optimizer = distributed(sgd(model), model)
-    loss_of(model).backward()  # in flight when another takes its place
-    old = optimizer.param_groups[0]["params"][0]
-    optimizer.param_groups[0]["params"][0] = nn.Parameter(torch.ones(4, 3))
-    optimizer.step()
-    old.grad = None
-    old.sum().backward()
-    optimizer.synchronize()
-    assert gradient_of(old).unique().tolist() == [1.0]
-
-
-def test_parameters_that_were_replaced_leave_no_registrations(job: Job) -> None:
-    model = make()
-    optimizer = distributed(sgd(model), model)
-    counts = []
-    for _ in range(8):
-        optimizer.param_groups[0]["params"][0] = nn.Parameter(torch.ones(4, 3))
-        optimizer.zero_grad()
-        sum(parameter.sum() for parameter in optimizer.param_groups[0]["params"]).backward()
-        optimizer.step()
-        gc.collect()
-        counts.append(len(job._registrations))
-    # One that has just gone is given back the next time.
-    assert max(counts) <= 6
-
-
 def test_a_change_of_the_gradients_type_while_they_are_reduced_is_told() -> None:
     model = make()
     optimizer = distributed(sgd(model), model)
@@ -329,19 +254,6 @@ def test_a_change_of_the_gradients_type_while_they_are_reduced_is_told() -> None
         for parameter in model.parameters():
             parameter.data = parameter.data.float()
         optimizer.zero_grad()
-
-
-def test_a_model_whose_hooks_refer_to_its_optimizer_is_collected() -> None:
-    model = make()
-    optimizer = distributed(sgd(model), model)
-    gone = weakref.ref(model)
-    for parameter in model.parameters():
-        parameter.register_hook(lambda gradient, kept=optimizer: gradient * len(kept.param_groups))
-    loss_of(model).backward()
-    optimizer.step()
-    del model, optimizer, parameter
-    gc.collect()
-    assert gone() is None
 
 
 def test_the_last_of_several_passes_may_come_in_a_closure_that_synchronizes() -> None:
@@ -373,49 +285,3 @@ def test_a_class_may_have_an_attribute_that_is_called_as_a_part_of_a_step() -> N
     assert optimizer.first_step is True
     loss_of(model).backward()
     optimizer.step()
-
-
-@pytest.fixture
-def failing_discard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first operation that is given up fails, as one about which the ranks disagree."""
-    discard = GradientSlot.discard
-    failed: list[GradientSlot] = []
-
-    def failing(slot: GradientSlot) -> None:
-        discard(slot)
-        if not failed:
-            failed.append(slot)
-            raise ringd.InvalidArgumentError("ranks differ")
-
-    monkeypatch.setattr(GradientSlot, "discard", failing)
-
-
-@pytest.mark.usefixtures("failing_discard")
-def test_a_parameter_whose_old_operation_failed_is_taken_over_the_next_time() -> None:
-    model, other = make(), make()
-    first = distributed(sgd(model), model)
-    second = distributed(sgd(other), other)
-    loss_of(model).backward()
-    taken = first.param_groups[0]["params"][0]
-    with pytest.raises(ringd.InvalidArgumentError, match="ranks differ"):
-        second.add_param_group({"params": [taken]})
-    second.zero_grad()
-    taken.sum().backward()
-    second.synchronize()
-    assert gradient_of(taken).unique().tolist() == [2.0]
-    del first
-
-
-@pytest.mark.usefixtures("failing_discard")
-def test_all_replaced_parameters_are_let_go_although_an_operation_failed() -> None:
-    model = make()
-    optimizer = distributed(sgd(model), model)
-    loss_of(model).backward()
-    parameters = optimizer.param_groups[0]["params"]
-    old = parameters[:2]
-    parameters[:2] = [nn.Parameter(torch.ones_like(parameter)) for parameter in old]
-    with pytest.raises(ringd.InvalidArgumentError, match="ranks differ"):
-        optimizer.zero_grad()
-    optimizer.zero_grad()
-    assert len(optimizer._reduction._slots) == len(parameters)
-    assert not any(parameter in optimizer._reduction._slots for parameter in old)
