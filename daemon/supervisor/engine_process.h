@@ -67,6 +67,11 @@ class EngineProcess {
 
   // True if it has ended; from then on end() is set and no zombie is left.
   bool Reap() noexcept;
+  // It was killed longer than kEndPatience ago, and the kernel does not let go of it: a driver's
+  // call may keep it for ever.
+  bool IsStuck(Clock::time_point now) noexcept {
+    return killed_at_.has_value() && now - *killed_at_ >= kEndPatience && !Reap();
+  }
   const std::optional<EngineEnd>& end() const { return end_; }
 
  private:

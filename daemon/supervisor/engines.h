@@ -10,7 +10,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -125,7 +124,6 @@ class Engines final : private EngineOwner {
     bool spawned = false;
     EngineWatchdog watchdog;
     Clock::time_point kill_at = Clock::time_point::max();
-    std::optional<Clock::time_point> killed_at;
     Clock::time_point cut_at = Clock::time_point::max();
   };
 
@@ -150,8 +148,6 @@ class Engines final : private EngineOwner {
   void Refill() ABSL_LOCKS_EXCLUDED(mutex_);
   void Look(Watched& watched, Clock::time_point now) ABSL_LOCKS_EXCLUDED(mutex_);
   void LookAtLife(Watched& watched, Clock::time_point now);
-  // It was killed, and the kernel does not let go of it: a driver's call may keep it for ever.
-  static bool IsStuck(Watched& watched, Clock::time_point now);
   // True: it has ended or is stuck, and all is done about it.
   bool Settle(Watched& watched, Clock::time_point now) ABSL_LOCKS_EXCLUDED(mutex_);
   void Bury(Watched& watched, const std::string& how) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -101,7 +101,6 @@ void Engines::Look(Watched& watched, Clock::time_point now) {
       engine.End("has closed its channel to ringd");
     }
     process.End();
-    if (!watched.killed_at.has_value()) watched.killed_at = now;
   } else if (watched.kill_at != Clock::time_point::max()) {
     return;
   } else if (engine.stopping()) {
@@ -137,10 +136,6 @@ void Engines::LookAtLife(Watched& watched, Clock::time_point now) {
                           ", and was ended (engine_patience)"));
 }
 
-bool Engines::IsStuck(Watched& watched, Clock::time_point now) {
-  return watched.killed_at.has_value() && now - *watched.killed_at >= EngineProcess::kEndPatience;
-}
-
 void Engines::ReapStuck() {
   std::erase_if(stuck_, [this](const Client& engine) {
     if (!engine->process()->Reap()) return false;
@@ -157,7 +152,7 @@ bool Engines::Settle(Watched& watched, Clock::time_point now) {
     return true;
   }
   const bool has_ended = engine.process()->Reap();
-  if (!has_ended && !IsStuck(watched, now)) return false;
+  if (!has_ended && !engine.process()->IsStuck(now)) return false;
   if (!engine.channel_ended()) {
     if (watched.cut_at == Clock::time_point::max()) {
       epoll_.Unwatch(engine.process()->pidfd());
