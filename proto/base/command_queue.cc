@@ -10,21 +10,23 @@ namespace ringd {
 CommandQueue::CommandQueue() : event_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 void CommandQueue::Post(Command command) {
-  {
-    MutexLock lock(mutex_);
-    commands_.push_back(std::move(command));
-    pending_.store(commands_.size(), std::memory_order_release);
+  MutexLock lock(mutex_);
+  commands_.push_back(std::move(command));
+  // Under the lock: a consumer that sees the command before its ring would leave that behind, and
+  // find the descriptor readable until the next command.
+  if (pending_.load(std::memory_order_relaxed) == 0) {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(event_fd_.get(), &one, sizeof(one));
   }
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(event_fd_.get(), &one, sizeof(one));
+  pending_.store(commands_.size(), std::memory_order_release);
 }
 
 bool CommandQueue::RunAll() {
   if (empty()) return false;
-  std::uint64_t count = 0;
-  [[maybe_unused]] const ssize_t got = ::read(event_fd_.get(), &count, sizeof(count));
   {
     MutexLock lock(mutex_);
+    std::uint64_t count = 0;
+    [[maybe_unused]] const ssize_t got = ::read(event_fd_.get(), &count, sizeof(count));
     running_.swap(commands_);
     pending_.store(0, std::memory_order_release);
   }

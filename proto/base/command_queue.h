@@ -22,6 +22,7 @@ class CommandQueue {
 
   CommandQueue();
 
+  // Readable as long as there are commands.
   int event_fd() const noexcept { return event_fd_.get(); }
 
   // Runs `command` on the consumer's thread, in order. Never blocks for longer than a short lock.
