@@ -170,7 +170,11 @@ class Context {
   UnendedOperations::Where AwaitUnended(ringd_operation& operation, Clock::time_point deadline);
   // Consumes operations that have failed: each becomes 0. The first one's status.
   absl::Status ConcludeFailed(std::span<ringd_operation* const> failed);
+  // Submit, once the registration has been found.
+  absl::Status SubmitFound(Registration& tensor, const void* source, void* destination,
+                           WhenFull when_full, ringd_operation* operation);
   // Before a tensor's next operation: those before it are where ranks match them by their order.
+  // Requirement: unended_operations_ is there.
   //   kResourceExhausted: one is not, and `when_full` says not to wait.
   absl::Status SettleEarlier(const Registration& tensor, WhenFull when_full);
   // What the rank exchange has given up; it has been counted.

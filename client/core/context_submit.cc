@@ -5,8 +5,11 @@
 namespace ringd::client {
 namespace {
 
-absl::Status CheckOnHost(const Registration& tensor) {
-  if (tensor.description.place == TensorPlace::kHost) return absl::OkStatus();
+bool IsOnHost(const Registration& tensor) noexcept {
+  return tensor.description.place == TensorPlace::kHost;
+}
+
+absl::Status NotOnHost(const Registration& tensor) {
   return absl::InvalidArgumentError(
       absl::StrCat("tensor '", tensor.description.name,
                    "': it is in device memory: submit it by ringd_submit_on_stream"));
@@ -32,12 +35,20 @@ absl::StatusOr<Registration*> Context::FindRegistration(ringd_registration regis
 
 absl::Status Context::Submit(ringd_registration registration, const void* source, void* destination,
                              WhenFull when_full, ringd_operation* operation) {
-  const absl::StatusOr<Registration*> tensor = FindRegistration(registration);
-  if (!tensor.ok()) return tensor.status();
-  absl::Status status = CheckOnHost(**tensor);
-  if (status.ok()) status = SettleEarlier(**tensor, when_full);
-  if (status.ok()) status = Enqueue(**tensor, source, destination, when_full, operation);
-  if (status.ok() && rank_exchange_operations_ != nullptr) (*tensor)->submissions->Accepted();
+  const absl::StatusOr<Registration*> found = FindRegistration(registration);
+  if (!found.ok()) return found.status();
+  return SubmitFound(**found, source, destination, when_full, operation);
+}
+
+absl::Status Context::SubmitFound(Registration& tensor, const void* source, void* destination,
+                                  WhenFull when_full, ringd_operation* operation) {
+  if (!IsOnHost(tensor)) return NotOnHost(tensor);
+  if (unended_operations_ != nullptr) {
+    absl::Status status = SettleEarlier(tensor, when_full);
+    if (!status.ok()) return status;
+  }
+  absl::Status status = Enqueue(tensor, source, destination, when_full, operation);
+  if (status.ok() && rank_exchange_operations_ != nullptr) tensor.submissions->Accepted();
   return status;
 }
 
@@ -46,13 +57,12 @@ absl::Status Context::SubmitAwaited(ringd_registration registration, const void*
   const absl::StatusOr<Registration*> found = FindRegistration(registration);
   if (!found.ok()) return found.status();
   Registration& tensor = **found;
-  absl::Status status = CheckOnHost(tensor);
-  if (!status.ok()) return status;
   if (rank_exchange_operations_ == nullptr || tensor.description.communicator != 0 ||
       !rank_exchange_operations_->Offers(tensor)) {
-    return Submit(registration, source, destination, WhenFull::kWait, operation);
+    return SubmitFound(tensor, source, destination, WhenFull::kWait, operation);
   }
-  status = Staging::CheckPointers(tensor, source, destination);
+  if (!IsOnHost(tensor)) return NotOnHost(tensor);
+  absl::Status status = Staging::CheckPointers(tensor, source, destination);
   if (status.ok()) status = SettleEarlier(tensor, WhenFull::kWait);
   if (!status.ok()) return status;
   RankExchangeStay stay;
@@ -91,7 +101,6 @@ absl::Status Context::SubmitInOrder(ringd_communicator communicator,
 }
 
 absl::Status Context::SettleEarlier(const Registration& tensor, WhenFull when_full) {
-  if (unended_operations_ == nullptr) return absl::OkStatus();
   InterruptibleWait wait(is_interrupted_);
   absl::StatusOr<Clock::time_point> until = Clock::time_point::min();
   while (until.ok()) {

@@ -108,7 +108,8 @@ absl::Status Context::Wait(ringd_operation operation, std::int64_t timeout_ms) {
   OperationQueue* const queue = QueueOf(operation);
   const WaitResult result = operation == 0 || queue == nullptr
                                 ? WaitResult::kUnknown
-                                : queue->Wait(SequenceOf(operation), deadline);
+                                : queue->WaitAndTake(SequenceOf(operation), deadline);
+  if (result == WaitResult::kTaken) return absl::OkStatus();
   if (result == WaitResult::kTimeout) return StillInFlight(operation, timeout_ms);
   return result == WaitResult::kUnknown ? NoSuchOperation(operation) : Conclude(*queue, operation);
 }
@@ -156,20 +157,15 @@ absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t t
     run_end = next + 1;
     while (run_end < open.size() && QueueOf(*open[run_end]) == queue) ++run_end;
   };
-  const auto conclude_succeeded = [&](std::size_t most) {
-    begin_run();
-    if (queue == nullptr) return std::size_t{0};
+  const auto conclude_succeeded = [&] {
     lists.ends.clear();
-    const std::size_t count = queue->ConsumeSucceeded(
-        std::span(sequences).subspan(next, std::min(most, run_end - next)), lists.ends);
+    const std::size_t count =
+        queue->ConsumeSucceeded(std::span(sequences).subspan(next, run_end - next), lists.ends);
     if (absl::Status status = Finish(lists.ends); finished.ok()) finished = status;
     for (const std::size_t end = next + count; next < end; ++next) *open[next] = RINGD_DONE;
     return count;
   };
-  for (;;) {
-    while (next < open.size() && conclude_succeeded(open.size() - next) > 0 && next == run_end) {
-    }
-    if (next == open.size()) break;
+  while (next < open.size()) {
     const ringd_operation first = *open[next];
     if (IsUnended(first)) {
       // One at a time: there are few, and they are waited for next.
@@ -186,13 +182,17 @@ absl::Status Context::WaitAll(std::span<ringd_operation> awaited, std::int64_t t
     begin_run();
     const WaitResult result = first == 0 || queue == nullptr
                                   ? WaitResult::kUnknown
-                                  : queue->Wait(sequences[next], deadline);
+                                  : queue->WaitAndTake(sequences[next], deadline);
+    if (result == WaitResult::kTaken) {
+      *open[next++] = RINGD_DONE;
+      continue;
+    }
     if (result == WaitResult::kTimeout) {
       return absl::DeadlineExceededError(
           absl::StrCat("operation ", first, ", and perhaps some of the ", open.size() - next - 1,
                        " after it, is still in flight after ", timeout_ms, " ms"));
     }
-    if (result == WaitResult::kDone && conclude_succeeded(1) == 1) continue;
+    if (result == WaitResult::kDone && conclude_succeeded() > 0) continue;
     // A failure waits for the others: until all have ended the caller may be told to call again.
     failed.push_back(open[next++]);
   }

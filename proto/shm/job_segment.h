@@ -269,7 +269,10 @@ class JobSegmentView {
  public:
   JobSegmentView() noexcept = default;
   JobSegmentView(std::byte* base, std::uint32_t member_count) noexcept
-      : base_(base), member_count_(member_count) {}
+      : base_(base),
+        member_count_(member_count),
+        tensors_(base + TensorsOffset(member_count)),
+        tensor_bytes_(TensorView::Bytes(member_count)) {}
 
   std::uint32_t member_count() const noexcept { return member_count_; }
 
@@ -284,6 +287,9 @@ class JobSegmentView {
   }
 
   // Requirement of what follows: tensor < kMaxLocalTensors, member < member_count().
+  TensorView Of(std::uint32_t tensor) const noexcept {
+    return TensorView(tensors_ + tensor * tensor_bytes_);
+  }
   SharedTensor& Tensor(std::uint32_t tensor) const noexcept { return Of(tensor).State(); }
   std::atomic<std::uint64_t>& Ended(std::uint32_t tensor, std::size_t member) const noexcept {
     return Of(tensor).Ended(member);
@@ -311,12 +317,11 @@ class JobSegmentView {
   static constexpr std::uint64_t InFlightOffset(std::uint32_t member_count) noexcept {
     return sizeof(JobSegmentHeader) + member_count * sizeof(SharedMember);
   }
-  TensorView Of(std::uint32_t tensor) const noexcept {
-    return TensorView(base_ + TensorOffset(tensor, member_count_));
-  }
 
   std::byte* base_ = nullptr;
   std::uint32_t member_count_ = 0;
+  std::byte* tensors_ = nullptr;
+  std::uint64_t tensor_bytes_ = 0;
 };
 
 // Writes the header and the members' ranks into a zeroed segment of SegmentBytes(ranks.size()), of

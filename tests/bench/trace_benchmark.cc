@@ -13,6 +13,7 @@
 
 #include "proto/base/clock.h"
 #include "proto/shm/session_segment.h"
+#include "proto/trace/trace_clock.h"
 #include "proto/trace/trace_ring.h"
 
 namespace ringd {
@@ -41,7 +42,8 @@ int Main(double limit_ns) {
   std::align(kCacheLineBytes, TraceRingBytes(kTrainerTraceEvents), base, space);
   TraceWriter writer(ViewTraceRing(static_cast<std::byte*>(base), kTrainerTraceEvents));
   std::uint64_t sum = 0;
-  const double clock = Measure([&](std::uint32_t) { sum += MonotonicNanos(); });
+  TraceClock trace_clock;
+  const double clock = Measure([&](std::uint32_t) { sum += trace_clock.Now(); });
   const auto write = [&](std::uint32_t number, std::uint64_t at_ns) {
     TraceEvent event;
     event.at_ns = at_ns;
@@ -50,7 +52,7 @@ int Main(double limit_ns) {
     writer.Write(event);
   };
   const double alone = Measure([&](std::uint32_t number) { write(number, number); });
-  const double whole = Measure([&](std::uint32_t number) { write(number, MonotonicNanos()); });
+  const double whole = Measure([&](std::uint32_t number) { write(number, trace_clock.Now()); });
   std::printf("clock        %6.1f ns\nevent        %6.1f ns\nboth         %6.1f ns\n", clock, alone,
               whole);
   if (sum == 0 || whole <= limit_ns) return 0;

@@ -88,6 +88,7 @@ enum class WaitResult : std::uint8_t {
   kTimeout,
   kEnded,    // the context came to its end and this operation will not complete
   kUnknown,  // no such operation, or it has been consumed
+  kTaken,    // it has ended well, left nothing to be done, and has been consumed: WaitAndTake
 };
 
 // An operation's number and state in one word, so that a waiter sees both with one load.
@@ -132,7 +133,12 @@ class OperationQueue : protected OperationWords {
 
   // Blocks until the operation has ended, at most until `deadline`. Does not consume it.
   virtual WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline) = 0;
-  // The same for a thread of the library's own, which comes again and again: it does not spin, and
+  // The same, but it may consume an operation at once that has ended well and leaves nothing to be
+  // done: kTaken.
+  virtual WaitResult WaitAndTake(std::uint64_t sequence, Clock::time_point deadline) {
+    return Wait(sequence, deadline);
+  }
+  // As Wait, for a thread of the library's own, which comes again and again: it does not spin, and
   // no trace tells of it.
   virtual WaitResult WaitUnnoted(std::uint64_t sequence, Clock::time_point deadline) {
     return Wait(sequence, deadline);

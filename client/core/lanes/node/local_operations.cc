@@ -88,9 +88,14 @@ void LocalOperations::Trace(TraceStage stage, const Traced& traced, std::uint64_
   trace_.sink->Write(event);
 }
 
+std::uint64_t LocalOperations::TraceTime(const Registration& registration) noexcept {
+  return registration.bytes < kChunkTracedFromBytes ? trace_clock_.Now() : trace_clock_.ExactNow();
+}
+
 void LocalOperations::TraceSince(TraceStage stage, const Traced& traced,
                                  std::uint64_t begin_ns) noexcept {
-  const std::uint64_t now_ns = MonotonicNanos();
+  // Not before what has been noted already.
+  const std::uint64_t now_ns = std::max(MonotonicNanos(), trace_clock_.last());
   Trace(stage, traced, now_ns, now_ns - begin_ns);
 }
 
@@ -177,12 +182,13 @@ bool LocalOperations::WaitUntil(SpinPolicy& spin, Done& done, Work& work,
 }
 
 WaitResult LocalOperations::WaitWith(SpinPolicy& spin, bool noted, std::uint64_t sequence,
-                                     Clock::time_point deadline) {
+                                     Clock::time_point deadline, bool* taken) {
   Operation* const operation = Find(sequence);
   if (operation == nullptr) return WaitResult::kUnknown;
   WaitResult result = WaitResult::kTimeout;
   const auto done = [&] {
-    result = Look(*operation, sequence);
+    const bool is_taken = taken != nullptr && *taken;
+    result = is_taken ? WaitResult::kTaken : Look(*operation, sequence);
     return result != WaitResult::kTimeout;
   };
   const Traced traced{operation->tensor.load(std::memory_order_relaxed)->number,
@@ -193,7 +199,7 @@ WaitResult LocalOperations::WaitWith(SpinPolicy& spin, bool noted, std::uint64_t
   const bool leaves = in_flight() > 1;
   const auto work = [&](Foreign foreign) {
     return Look(*operation, sequence) == WaitResult::kTimeout &&
-           WorkFor(*operation, sequence, leaves ? foreign : Foreign::kTake);
+           WorkFor(*operation, sequence, leaves ? foreign : Foreign::kTake, taken);
   };
   if (done() ||
       WaitUntil(spin, done, work, leaves ? kForeignPatience : std::chrono::microseconds(0),

@@ -31,6 +31,7 @@
 #include "proto/shm/chunk_claims.h"
 #include "proto/shm/in_flight_index.h"
 #include "proto/shm/job_segment.h"
+#include "proto/trace/trace_clock.h"
 #include "proto/trace/trace_event.h"
 
 namespace ringd::client {
@@ -56,6 +57,8 @@ class LocalOperations final : public OperationQueue {
   static constexpr std::uint64_t kAtOnceBytes = 1024;
   // Smaller ones wake nobody, and are combined in no time by who waits for them.
   static constexpr std::uint64_t kBackgroundFromBytes = 64 * 1024;
+  // Smaller chunks are combined in no time, and not worth a trace event of their own.
+  static constexpr std::uint64_t kChunkTracedFromBytes = std::uint64_t{32} << 10;
   static constexpr std::chrono::milliseconds kQuietDeadline{100};
   static constexpr std::chrono::seconds kCauseGrace{1};
   // Smaller tensors of ordinary memory are copied: they stay in the caches, where copies cost less
@@ -111,6 +114,10 @@ class LocalOperations final : public OperationQueue {
   [[nodiscard]] bool WaitForRoom(const OperationEnd& end, Clock::time_point deadline) override;
   WaitResult Wait(std::uint64_t sequence, Clock::time_point deadline) override {
     return WaitWith(spin_, true, sequence, deadline);
+  }
+  WaitResult WaitAndTake(std::uint64_t sequence, Clock::time_point deadline) override {
+    bool taken = false;
+    return WaitWith(spin_, true, sequence, deadline, &taken);
   }
   WaitResult WaitUnnoted(std::uint64_t sequence, Clock::time_point deadline) override {
     SpinPolicy none;
@@ -178,11 +185,9 @@ class LocalOperations final : public OperationQueue {
     std::atomic<bool> put_off{false};           // the others do not know of it yet
     // Bits of chunks whose result this process wrote into the direct destination.
     std::atomic<std::uint32_t> written_chunks{0};
-    // Chunks that threads of this process are at, whatever the shared words say. What they have
-    // reduced comes before they leave, and that before its end: `finished` in the segment says so
-    // too, but not to ThreadSanitizer, which takes each mapping of the segment for other memory.
-    std::atomic<std::uint32_t> own_chunks{0};
     // The rest is guarded by mutex_.
+    // Chunks that threads of this process are at, whatever the shared words say.
+    std::uint32_t own_chunks = 0;
     Registration* registration = nullptr;
     void* inline_destination = nullptr;
     // Of one that was put off.
@@ -247,7 +252,14 @@ class LocalOperations final : public OperationQueue {
   void CountConsumed(std::uint64_t count) noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static OperationEnd EndOf(const Operation& operation) noexcept;
 
-  bool HasArrived(std::uint32_t tensor, std::uint64_t occurrence) const noexcept;
+  bool HasArrived(std::uint32_t tensor, std::uint64_t occurrence) const noexcept {
+    const TensorView view = segment_.Of(tensor);
+    for (std::uint32_t m = 0; m < member_count_; ++m) {
+      const SubmissionSlot& slot = view.Slot(m, occurrence);
+      if (slot.occurrence.load(std::memory_order_acquire) != occurrence + 1) return false;
+    }
+    return true;
+  }
   // A look without the lock. False: Advance would find nothing to do, since some member has not
   // submitted.
   bool MayAdvance(const Operation& operation) const noexcept;
@@ -255,11 +267,16 @@ class LocalOperations final : public OperationQueue {
   // they do, so who waits leaves them for a while.
   enum class Foreign : bool { kLeave, kTake };
   // Ends what can be ended, or reduces one chunk, of this operation's tensor or of later
-  // operations. False if there was nothing to do.
-  bool Advance(Operation& operation, std::uint64_t sequence, Foreign foreign);
+  // operations. False if there was nothing to do. `taken` not null: the operation is consumed as
+  // soon as it ends, if all that there is to know stands in its word, and this is told there.
+  bool Advance(Operation& operation, std::uint64_t sequence, Foreign foreign,
+               bool* taken = nullptr);
   // What a look of who is interested in the operation does: Advance, else PublishNext, up to it if
   // it is put off. False if there was nothing to do.
-  bool WorkFor(Operation& operation, std::uint64_t sequence, Foreign foreign);
+  bool WorkFor(Operation& operation, std::uint64_t sequence, Foreign foreign,
+               bool* taken = nullptr);
+  // Advance's `taken`, once an operation has ended.
+  void TakeIfPlain(std::uint64_t sequence, bool* taken) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // One piece of work for the operation's tensor, or a chunk of a later one: true if any operation
   // has ended, else what is to be reduced.
   std::pair<bool, std::optional<Chunk>> EndOrClaim(const Operation& operation,
@@ -283,7 +300,11 @@ class LocalOperations final : public OperationQueue {
   std::optional<Chunk> Claim(Tensor& tensor, Foreign foreign) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::optional<Chunk> ClaimLater(std::uint64_t sequence, Foreign foreign)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Reduce(const Chunk& chunk);
+  // Reduces it, and ends what can be ended then: true if any operation has. `sequence`, `taken`: as
+  // Advance's.
+  bool Reduce(const Chunk& chunk, std::uint64_t sequence, bool* taken);
+  // This thread uses its memory no more.
+  void LeaveChunk(const Chunk& chunk) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // False if another member broke the protocol: the context has ended.
   [[nodiscard]] bool Locate(const Chunk& chunk, ChunkMemory& memory);
   void Combine(const TensorDescription& tensor, ChunkMemory& memory) const;
@@ -308,10 +329,18 @@ class LocalOperations final : public OperationQueue {
   bool WaitUntil(SpinPolicy& spin, Done& done, Work& work, std::chrono::nanoseconds first_sleep,
                  std::chrono::nanoseconds longest_sleep, Clock::time_point deadline,
                  const Traced* traced);
-  // `noted`: in the trace.
+  // `noted`: in the trace. `taken`: as Advance's.
   WaitResult WaitWith(SpinPolicy& spin, bool noted, std::uint64_t sequence,
-                      Clock::time_point deadline);
+                      Clock::time_point deadline, bool* taken = nullptr);
 
+  void AddReducers(std::int32_t count) noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    reducers_.store(reducers_.load(std::memory_order_relaxed) + static_cast<std::uint32_t>(count),
+                    std::memory_order_release);
+  }
+
+  // When the tensor's operation begins or ends.
+  std::uint64_t TraceTime(const Registration& registration) noexcept
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Trace(TraceStage stage, const Traced& traced, std::uint64_t at_ns, std::uint64_t value,
              std::int32_t status = 0) noexcept;
   // What began then and has ended now.
@@ -328,11 +357,12 @@ class LocalOperations final : public OperationQueue {
   const std::vector<std::int32_t> ranks_;
   SharedMember& own_state_;
   DirectReads direct_reads_;
-  // Threads of this process that are in Reduce, or copy in PublishNext. Grows under mutex_, and not
-  // once the context has ended.
+  // Threads of this process that are in Reduce, or copy in PublishNext. Written under mutex_; does
+  // not grow once the context has ended.
   std::atomic<std::uint32_t> reducers_{0};
   Doorbell submitted_{};  // where the background thread sleeps
   const TracePlace trace_;
+  TraceClock trace_clock_;  // read under mutex_, but for `last`
 
   OperationPlaces<Operation> places_;
   Mutex mutex_;

@@ -35,7 +35,7 @@ bool LocalOperations::PublishNext(std::uint64_t wanted) {
     end = operation->end;
     record = operation->record;
     copying_ = true;
-    reducers_.fetch_add(1, std::memory_order_relaxed);
+    AddReducers(1);
   }
   Registration& registration = *end.registration;
   if (end.staged_from != nullptr) staging_->CopyPutOff(KeptChunks(registration), record, end);
@@ -53,8 +53,8 @@ bool LocalOperations::PublishNext(std::uint64_t wanted) {
       occurrence = Publish(*operation, record, operation->inline_source);
       published = true;
     }
+    AddReducers(-1);
   }
-  reducers_.fetch_sub(1, std::memory_order_release);
   if (!published) return false;
   Announce(*operation, sequence, registration, occurrence);
   // Another thread may have wanted the next one meanwhile.

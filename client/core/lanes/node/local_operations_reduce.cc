@@ -17,8 +17,6 @@ namespace {
 // From this size on, all members' bytes counted, results would only push each other out of the
 // caches.
 constexpr std::uint64_t kStreamFromBytes = std::uint64_t{4} << 20;
-// Smaller chunks are combined in no time, and not worth a trace event of their own.
-constexpr std::uint64_t kTracedFromBytes = std::uint64_t{32} << 10;
 
 }  // namespace
 
@@ -95,18 +93,18 @@ bool LocalOperations::Locate(const Chunk& chunk, ChunkMemory& memory) {
   return true;
 }
 
-void LocalOperations::Reduce(const Chunk& chunk) {
+bool LocalOperations::Reduce(const Chunk& chunk, std::uint64_t sequence, bool* taken) {
   own_state_.reducing.store(chunk.tensor + 1, std::memory_order_relaxed);
   ChunkMemory memory(member_count_);
   if (!Locate(chunk, memory)) {
-    chunk.operation->own_chunks.fetch_sub(1, std::memory_order_release);
-    reducers_.fetch_sub(1, std::memory_order_release);
-    return;
+    MutexLock lock(mutex_);
+    LeaveChunk(chunk);
+    return false;
   }
   // Once one source could not be read there is no result any more.
   if (!SpoiledOf(chunk.tensor, chunk.occurrence).has_value()) {
     std::optional<Spoiled> spoiled;
-    const std::uint64_t begin_ns = memory.bytes < kTracedFromBytes ? 0 : MonotonicNanos();
+    const std::uint64_t begin_ns = memory.bytes < kChunkTracedFromBytes ? 0 : MonotonicNanos();
     if (memory.elsewhere_count == 0) {
       Combine(chunk.registration->description, memory);
     } else {
@@ -121,16 +119,29 @@ void LocalOperations::Reduce(const Chunk& chunk) {
       chunk.operation->written_chunks.fetch_or(1U << chunk.chunk, std::memory_order_relaxed);
     }
   }
-  // Before it counts as done: who sees that all are may end the operation at once.
-  chunk.operation->own_chunks.fetch_sub(1, std::memory_order_release);
-  // Threads of this process may be amid other chunks: who is last says that none is.
-  const bool last = reducers_.fetch_sub(1, std::memory_order_release) == 1;
-  ChunkClaims claims(segment_.Tensor(chunk.tensor), chunk.occurrence, chunk.chunk_count);
-  const bool finished = claims.Done(chunk.chunk);
-  if (last) own_state_.reducing.store(0, std::memory_order_relaxed);
-  if (!finished) return;
+  bool ended = false;
+  {
+    MutexLock lock(mutex_);
+    LeaveChunk(chunk);
+    if (!ChunkClaims(segment_.Tensor(chunk.tensor), chunk.occurrence, chunk.chunk_count)
+             .Done(chunk.chunk)) {
+      return false;
+    }
+    ended = EndInOrder(*chunk.operation->tensor.load(std::memory_order_relaxed));
+    if (ended) TakeIfPlain(sequence, taken);
+  }
   std::atomic_thread_fence(std::memory_order_seq_cst);  // as in Announce
   RingSleepers();
+  return ended;
+}
+
+void LocalOperations::LeaveChunk(const Chunk& chunk) {
+  --chunk.operation->own_chunks;
+  AddReducers(-1);
+  // Threads of this process may be amid other chunks: who is last says that none is.
+  if (reducers_.load(std::memory_order_relaxed) == 0) {
+    own_state_.reducing.store(0, std::memory_order_relaxed);
+  }
 }
 
 // All members' sources are at hand.

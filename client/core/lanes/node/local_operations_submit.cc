@@ -31,16 +31,15 @@ SubmitResult LocalOperations::Post(Registration& registration, const OperationEn
   Operation* operation = nullptr;
   std::uint64_t occurrence = 0;
   bool put_off = end.staged_from != nullptr;
-  const std::uint64_t now_ns = IsTraced(registration) ? MonotonicNanos() : 0;
   {
     MutexLock lock(mutex_);
     operation = Enlist(registration, end, sequence);
     if (operation == nullptr) return SubmitResult::kFull;
     operation->inline_destination = inline_destination;
-    if (now_ns != 0) {
+    if (IsTraced(registration)) {
       Trace(TraceStage::kSubmitted,
             {registration.numbers.tensor, operation->occurrence.load(std::memory_order_relaxed)},
-            now_ns, registration.bytes);
+            TraceTime(registration), registration.bytes);
     }
     // The others see the occurrences of one name in their order.
     put_off = put_off || operation->tensor.load(std::memory_order_relaxed)->put_off != 0;

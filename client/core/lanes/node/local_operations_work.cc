@@ -27,36 +27,38 @@ constexpr std::chrono::seconds kSameCause{5};
 
 }  // namespace
 
-bool LocalOperations::HasArrived(std::uint32_t tensor, std::uint64_t occurrence) const noexcept {
-  for (std::uint32_t m = 0; m < member_count_; ++m) {
-    const SubmissionSlot& slot = segment_.Slot(tensor, m, occurrence);
-    if (slot.occurrence.load(std::memory_order_acquire) != occurrence + 1) return false;
-  }
-  return true;
-}
-
 bool LocalOperations::MayAdvance(const Operation& operation) const noexcept {
   const Tensor& tensor = *operation.tensor.load(std::memory_order_relaxed);
   return HasArrived(tensor.number, tensor.ended.load(std::memory_order_relaxed));
 }
 
-bool LocalOperations::Advance(Operation& operation, std::uint64_t sequence, Foreign foreign) {
+bool LocalOperations::Advance(Operation& operation, std::uint64_t sequence, Foreign foreign,
+                              bool* taken) {
   bool ended = false;
   std::optional<Chunk> chunk;
   {
     MutexLock lock(mutex_);
     if (!IsInFlight(places_.WordOf(operation, sequence), sequence)) return false;
     std::tie(ended, chunk) = EndOrClaim(operation, sequence, foreign);
+    if (ended) TakeIfPlain(sequence, taken);
   }
+  if (chunk.has_value()) ended = Reduce(*chunk, sequence, taken);
   // It may be another thread's operation.
   if (ended && waiters() > 0) own_state_.doorbell.Ring();
-  if (chunk.has_value()) Reduce(*chunk);
   return ended || chunk.has_value();
 }
 
-bool LocalOperations::WorkFor(Operation& operation, std::uint64_t sequence, Foreign foreign) {
-  if (MayAdvance(operation) && Advance(operation, sequence, foreign)) return true;
-  return PublishNext(operation.put_off.load(std::memory_order_relaxed) ? sequence : 0);
+void LocalOperations::TakeIfPlain(std::uint64_t sequence, bool* taken) {
+  if (taken == nullptr || table_.ConsumePlain({&sequence, 1}) == 0) return;
+  CountConsumed(1);
+  *taken = true;
+}
+
+bool LocalOperations::WorkFor(Operation& operation, std::uint64_t sequence, Foreign foreign,
+                              bool* taken) {
+  if (MayAdvance(operation) && Advance(operation, sequence, foreign, taken)) return true;
+  return AnyPutOff() &&
+         PublishNext(operation.put_off.load(std::memory_order_relaxed) ? sequence : 0);
 }
 
 bool LocalOperations::WorkInBackground(std::uint64_t& oldest) {
@@ -78,8 +80,8 @@ bool LocalOperations::WorkInBackground(std::uint64_t& oldest) {
       std::tie(ended, chunk) = EndOrClaim(*operation, sequence, Foreign::kTake);
     }
   }
+  if (chunk.has_value()) ended = Reduce(*chunk, 0, nullptr);
   if (ended) own_state_.doorbell.Ring();
-  if (chunk.has_value()) Reduce(*chunk);
   return ended || chunk.has_value() || PublishNext(0);
 }
 
@@ -108,7 +110,7 @@ bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
   // What the shared words say of one that the others can't see yet is rubbish.
   if (occurrence >= tensor.published || !HasArrived(tensor.number, occurrence)) return false;
   // Whatever the shared words say: a thread of this process is at its memory.
-  if (operation.own_chunks.load(std::memory_order_acquire) != 0) return false;
+  if (operation.own_chunks != 0) return false;
   const std::uint32_t chunks = operation.chunk_count.load(std::memory_order_relaxed);
   OperationOutcome& outcome = operation.outcome;
   if (Conflicts(tensor, occurrence, &outcome.conflicting_metas)) {
@@ -129,7 +131,7 @@ bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
   outcome.completed = true;
   CountEnd(tensor, operation);
   if (IsTraced(*operation.registration)) {
-    Trace(TraceStage::kCompleted, {tensor.number, occurrence}, MonotonicNanos(),
+    Trace(TraceStage::kCompleted, {tensor.number, occurrence}, TraceTime(*operation.registration),
           operation.registration->bytes, outcome.status);
   }
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
@@ -162,9 +164,8 @@ void LocalOperations::CountEnd(Tensor& tensor, const Operation& operation) {
 
 bool LocalOperations::Conflicts(const Tensor& tensor, std::uint64_t occurrence,
                                 std::vector<std::uint32_t>* metas) const {
-  const auto said = [&](std::uint32_t m) {
-    return CopyMetaId(segment_.Slot(tensor.number, m, occurrence));
-  };
+  const TensorView view = segment_.Of(tensor.number);
+  const auto said = [&](std::uint32_t m) { return CopyMetaId(view.Slot(m, occurrence)); };
   const std::uint32_t own = said(self_);
   bool conflict = false;
   for (std::uint32_t m = 0; m < member_count_; ++m) conflict = conflict || said(m) != own;
@@ -172,7 +173,7 @@ bool LocalOperations::Conflicts(const Tensor& tensor, std::uint64_t occurrence,
       *tensor.pending[occurrence % kOccurrencesInFlight]->registration;
   if (registration.ordered != nullptr && !conflict) {
     for (std::uint32_t m = 0; m < member_count_; ++m) {
-      SubmissionSlot& slot = segment_.Slot(tensor.number, m, occurrence);
+      SubmissionSlot& slot = view.Slot(m, occurrence);
       const std::uint64_t count = CopyElementCount(slot, IsInline(registration));
       conflict = conflict || count != registration.element_count;
       conflict = conflict || (registration.is_scaled &&
@@ -304,8 +305,8 @@ std::optional<LocalOperations::Chunk> LocalOperations::Claim(Tensor& tensor, For
       claims.Claim(FirstHomeChunk(self_, member_count_, chunks),
                    leaves ? HomeChunks(self_, member_count_, chunks) : ChunkClaims::kAnyChunk);
   if (claimed == kNoChunk) return std::nullopt;
-  operation.own_chunks.fetch_add(1, std::memory_order_relaxed);
-  reducers_.fetch_add(1, std::memory_order_relaxed);
+  ++operation.own_chunks;
+  AddReducers(1);
   return Chunk{operation.registration, tensor.number, head, chunks, claimed, &operation};
 }
 
