@@ -29,7 +29,8 @@ inline ContextObject* Self(PyObject* object) { return reinterpret_cast<ContextOb
 class WithoutGil {
  public:
   WithoutGil() : state_(PyEval_SaveThread()) {}
-  ~WithoutGil() { PyEval_RestoreThread(state_); }
+  // Where Python ends, it ends daemon threads here (pthread_exit), which unwinds their stack.
+  ~WithoutGil() noexcept(false) { PyEval_RestoreThread(state_); }
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 
 import pytest
@@ -78,3 +79,37 @@ def test_the_hook_tells_and_the_end_of_the_process_does_if_the_hook_was_replaced
     exits._at_exit()
     words = "ended by an uncaught exception: ValueError: no such file"
     assert place.told == [words, words, "closed"]
+
+
+_BUSY_AT_THE_END = """
+import threading, time
+import ringd
+
+context = ringd.Context()
+(number,) = context.register([ringd.TensorSpec("t", shape=(16,))])
+address = context.arena_alloc(64)
+
+
+def use() -> None:
+    while True:
+        context.wait(context.submit(number, address, address))
+
+
+for _ in range(4):
+    threading.Thread(target=use, daemon=True).start()
+time.sleep(0.05)
+"""
+
+
+def test_a_program_ends_well_though_its_daemon_threads_are_in_calls() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RINGD_")}
+    for _ in range(10):
+        ended = subprocess.run(
+            [sys.executable, "-c", _BUSY_AT_THE_END],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr

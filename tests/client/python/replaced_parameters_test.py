@@ -82,6 +82,48 @@ def test_a_model_whose_hooks_refer_to_its_optimizer_is_collected() -> None:
     assert gone() is None
 
 
+def test_what_an_optimizer_left_in_flight_is_let_go_when_the_next_one_comes(job: Job) -> None:
+    for _ in range(3):
+        model = make()
+        optimizer = distributed(sgd(model), model)
+        loss_of(model).backward()
+        gone = weakref.ref(model)
+        del model, optimizer
+        gc.collect()
+        assert job.in_flight
+        model = make()
+        distributed(sgd(model), model)
+        gc.collect()
+        assert not job.in_flight
+        assert gone() is None
+
+
+def test_what_was_waited_for_is_not_waited_for_again_after_an_interrupt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, reference = make(), make()
+    optimizer, expected = distributed(sgd(model), model), sgd(reference)
+    loss_of(model).backward()
+    (2 * loss_of(reference)).backward()
+    take = GradientSlot.finish
+    taken: list[GradientSlot] = []
+
+    def interrupted(slot: GradientSlot) -> None:
+        take(slot)
+        taken.append(slot)
+        if len(taken) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(GradientSlot, "finish", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        optimizer.synchronize()
+    optimizer.synchronize()
+    expected.step()
+    with optimizer.skip_synchronize():
+        optimizer.step()
+    expect_same(model, reference)
+
+
 @pytest.fixture
 def failing_discard(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first operation that is given up fails, as one about which the ranks disagree."""

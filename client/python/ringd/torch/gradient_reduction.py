@@ -70,8 +70,9 @@ class GradientReduction:
         self._told_of_waste = False
         self.pending: dict[GradientSlot, None] = {}
         self._synchronized = False
+        gradients_in_flight.end_left(job)
         # Else the hooks would keep the parameters, and these the hooks.
-        weakref.finalize(self, _remove_hooks, self._hooks).atexit = False
+        weakref.finalize(self, _leave, self._hooks, self.pending).atexit = False
         parameters = _parameters_of(groups)
         # Those of the groups when they were last looked at.
         self._members = parameters
@@ -352,9 +353,10 @@ class GradientReduction:
         self._undescribed.clear()
 
 
-def _remove_hooks(hooks: dict[int, RemovableHandle]) -> None:
+def _leave(hooks: dict[int, RemovableHandle], pending: dict[GradientSlot, None]) -> None:
     for hook in hooks.values():
         hook.remove()
+    gradients_in_flight.leave(pending)
 
 
 def _are_those_of(groups: list[dict[str, Any]], parameters: list[torch.Tensor]) -> bool:

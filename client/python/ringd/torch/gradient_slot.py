@@ -157,6 +157,20 @@ class GradientSlot(_ringd.GradientHook):
         """Whether the operation in flight is that of this very tensor."""
         return gradient is not None and gradient is self.gradient
 
+    def leave(self) -> None:
+        """Leaves what is in flight to the job."""
+        assert self._job is not None
+        self._job.left.append(self)
+
+    def has_ended(self) -> bool:
+        """Whether ``discard`` would return at once, in the current job."""
+        assert self._job is not None
+        job = self._job
+        try:
+            return (job.device.has_ended if self.on_device else job.context.test)(self.operation)
+        except RingdError:
+            return True  # discard says what is wrong
+
     def discard(self) -> None:
         """Waits for the operation and leaves ``p.grad`` as it is."""
         assert self._job is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from ringd.errors import RingdError
 from ringd.torch.gradient_slot import GradientSlot
 from ringd.torch.job import Job
@@ -26,12 +28,24 @@ def wait(pending: dict[GradientSlot, None], job: Job | None, changed: set[Gradie
         for slot, operation in zip(slots, operations, strict=True):
             slot.operation = operation
         raise
-    for slot, operation in zip(slots, operations, strict=True):
-        del pending[slot]
-        if slot not in changed and (failure is None or operation == OPERATION_DONE):
-            slot.finish()
-        else:
-            slot.forget()
+    left = dict(zip(slots, operations, strict=True))
+    try:
+        for slot in slots:
+            del pending[slot]
+            operation = left.pop(slot)
+            if slot not in changed and (failure is None or operation == OPERATION_DONE):
+                slot.finish()
+            else:
+                slot.forget()
+    except BaseException:
+        # What is left has ended, and its numbers are no operation's any more.
+        for slot, operation in left.items():
+            if operation == OPERATION_DONE:
+                slot.operation = operation
+            else:
+                pending.pop(slot, None)
+                slot.forget()
+        raise
     return error or failure
 
 
@@ -56,6 +70,22 @@ def _fetch(
         else:
             slot.finish()
     return error
+
+
+def leave(pending: dict[GradientSlot, None]) -> None:
+    """For an optimizer that goes. Any thread."""
+    for slot in list(pending):
+        slot.leave()
+    pending.clear()
+
+
+def end_left(job: Job) -> None:
+    """Lets go of what optimizers have left in flight, with its memory, where it has ended."""
+    for slot in list(job.left):
+        if slot.has_ended():
+            job.left.remove(slot)
+            with contextlib.suppress(RingdError):
+                slot.discard()
 
 
 def discard(pending: dict[GradientSlot, None], slot: GradientSlot) -> None:

@@ -73,6 +73,8 @@ class Job:
         self._lock = threading.Lock()
         # Keeps the tensors of operations alive whose handles or optimizers the program has dropped.
         self.in_flight: set[Any] = set()
+        # Of these, the gradients whose optimizers have gone: the next optimizer looks after them.
+        self.left: list[Any] = []
 
     def registration(self, spec: TensorSpec) -> int:
         """Its number; asks ringd the first time."""
@@ -289,6 +291,7 @@ def shutdown() -> None:
     finally:
         job.context.close()
         job.in_flight.clear()
+        job.left.clear()
 
 
 def is_initialized() -> bool:
