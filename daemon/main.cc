@@ -304,6 +304,8 @@ int CheckOnThisMachine(LoadedConfig loaded) {
 }
 
 int Main(std::span<const char* const> arguments) {
+  // Where whoever started ringd has it ignored, nobody would hear of its engines' ends.
+  ::signal(SIGCHLD, SIG_DFL);
   absl::StatusOr<CommandLine> line = ParseCommandLine(arguments);
   if (!line.ok()) return Complain(kExitUsage, line.status());
   if (line->action == CommandLineAction::kHelp) {

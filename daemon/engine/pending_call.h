@@ -32,6 +32,7 @@ class PendingCall : public std::enable_shared_from_this<PendingCall<Reply>> {
   void SetPatience(Clock::duration patience, std::function<absl::Status()> judge)
       ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(mutex_);
+    if (ended()) return;  // Finish has looked for a timer, or will find none
     timer_ = thread_.RunAt(Clock::now() + patience,
                            [self = this->shared_from_this(), patience, judge = std::move(judge)] {
                              if (self->ended()) return;

@@ -153,9 +153,10 @@ bool Engines::Settle(Watched& watched, Clock::time_point now) {
   }
   const bool has_ended = engine.process()->Reap();
   if (!has_ended && !engine.process()->IsStuck(now)) return false;
+  // It stays readable for as long as somebody holds the client.
+  epoll_.Unwatch(engine.process()->pidfd());
   if (!engine.channel_ended()) {
     if (watched.cut_at == Clock::time_point::max()) {
-      epoll_.Unwatch(engine.process()->pidfd());
       watched.cut_at = has_ended ? now + kCutPatience : now;
     }
     if (now >= watched.cut_at) engine.CutChannel();

@@ -23,8 +23,9 @@ bool HasSteadyTicks() noexcept {
 
 std::uint64_t TraceClock::ReadAndAnchor(std::uint64_t ticks) noexcept {
   static const bool has_steady_ticks = HasSteadyTicks();
-  // 100 MHz at least.
+  // 100 MHz at least, 16 GHz at most.
   constexpr std::uint64_t kMostNanosPerTick = std::uint64_t{10} << kFraction;
+  constexpr std::uint64_t kLeastNanosPerTick = (std::uint64_t{1} << kFraction) / 16;
   anchor_ = {ticks, MonotonicNanos()};
   if (!has_steady_ticks) return anchor_.nanos;
   const std::uint64_t span_nanos = anchor_.nanos - first_.nanos;
@@ -33,7 +34,8 @@ std::uint64_t TraceClock::ReadAndAnchor(std::uint64_t ticks) noexcept {
   if (span_nanos <= 2 * kMostSpanNanos) {
     const std::uint64_t span_ticks = ticks - first_.ticks;
     const std::uint64_t rate = span_ticks == 0 ? 0 : (span_nanos << kFraction) / span_ticks;
-    const bool makes_sense = ticks > first_.ticks && rate > 0 && rate < kMostNanosPerTick;
+    const bool makes_sense =
+        ticks > first_.ticks && rate > kLeastNanosPerTick && rate < kMostNanosPerTick;
     nanos_per_tick_ = rate;
     trusted_ticks_ = makes_sense ? (kTrustedNanos << kFraction) / rate : 0;
     if (makes_sense && span_nanos < kMostSpanNanos) return anchor_.nanos;

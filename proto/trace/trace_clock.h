@@ -43,8 +43,9 @@ class TraceClock {
 
  private:
   static constexpr std::uint64_t kTrustedNanos = 10'000;
-  // The rate is taken over so long: longer ones average over what a reading takes.
-  static constexpr std::uint64_t kLeastSpanNanos = 1'000'000;
+  // The rate is taken over so long: a reading amid which the thread has to wait for the processor
+  // spoils little of it.
+  static constexpr std::uint64_t kLeastSpanNanos = 50'000'000;
   static constexpr std::uint64_t kMostSpanNanos = 1'000'000'000;
   static constexpr int kFraction = 32;  // bits of nanos_per_tick_ behind the point
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -158,6 +159,25 @@ def test_a_killed_engine_ends_its_job_alone(cluster: Cluster, layout: list[int])
 def _job_id(job: UndisturbedJob) -> str:
     environment = Path(f"/proc/{job.ranks[0].pid}/environ").read_text().split("\0")
     return next(entry.partition("=")[2] for entry in environment if entry.startswith("RINGD_JOB_ID="))
+
+
+IGNORES_CHILDREN = """
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_a_ringd_that_was_started_to_ignore_children_hears_how_its_engines_end(cluster: Cluster) -> None:
+    node = Node("node0", cluster.folder, cluster.settings, [sys.executable, "-c", IGNORES_CHILDREN])
+    cluster.nodes.append(node)
+    node.wait_until_ready()
+    job = start_trainers(cluster, WAITS, [2], job_id="victim")
+    wait_for_all(job.ranks, "in flight")
+    victim = engine_of(job.ranks[0])
+    os.kill(victim, signal.SIGKILL)
+    expect_words(the_same_text(wait_for_all(job.ranks, "lost")), killed(job, victim, node))
+    job.wait()
 
 
 def test_jobs_show_what_engines_take_and_silence_is_not_shown_as_no_jobs(cluster: Cluster) -> None:

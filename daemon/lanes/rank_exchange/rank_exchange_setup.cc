@@ -140,8 +140,9 @@ void RankExchangeSetup::Gather() {
 
 void RankExchangeSetup::CheckSilence() {
   RankExchangeNodeSet others = children_ | parents_;
-  // What is to come from these is taken in elsewhere.
-  others &= is_hub() ? ready_ : ~NodeBit(0);
+  // What is to come from the rest is taken in elsewhere.
+  if (is_hub()) others &= ready_;
+  if (reported_) others &= ~NodeBit(0);
   while (others != 0) {
     const std::uint32_t node = TakeLowest(others);
     if (!connections_[node].valid()) continue;

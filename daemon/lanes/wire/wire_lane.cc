@@ -70,6 +70,7 @@ absl::StatusOr<std::size_t> WireLane::PostStarted(Clock::time_point now) {
       running_.erase(id);
       it = to_post_.erase(it);
       events_.OnFinished(*done, now);
+      ++work;  // it may have left something to be announced
       continue;
     }
     // Negotiated operations are in the same order everywhere, as are those that are matched by

@@ -9,7 +9,7 @@ import pytest
 import ringd
 import torch
 from ringd.torch.gradient_slot import GradientSlot
-from ringd.torch.job import Job
+from ringd.torch.job import Job, shutdown
 from torch import nn
 
 from tests.client.python.reduced import distributed, expect_same, gradient_of, loss_of, make, sgd
@@ -82,6 +82,19 @@ def test_a_model_whose_hooks_refer_to_its_optimizer_is_collected() -> None:
     assert gone() is None
 
 
+def test_such_a_model_is_collected_after_shutdown_amid_a_step() -> None:
+    model = make()
+    optimizer = distributed(sgd(model), model)
+    gone = weakref.ref(model)
+    for parameter in model.parameters():
+        parameter.register_hook(lambda gradient, kept=optimizer: gradient * len(kept.param_groups))
+    loss_of(model).backward()
+    shutdown()
+    del model, optimizer, parameter
+    gc.collect()
+    assert gone() is None
+
+
 def test_what_an_optimizer_left_in_flight_is_let_go_when_the_next_one_comes(job: Job) -> None:
     for _ in range(3):
         model = make()
@@ -98,20 +111,21 @@ def test_what_an_optimizer_left_in_flight_is_let_go_when_the_next_one_comes(job:
         assert gone() is None
 
 
-def test_what_was_waited_for_is_not_waited_for_again_after_an_interrupt(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.parametrize("before", [True, False])
+def test_an_interrupt_amid_the_results_loses_none(monkeypatch: pytest.MonkeyPatch, *, before: bool) -> None:
     model, reference = make(), make()
     optimizer, expected = distributed(sgd(model), model), sgd(reference)
     loss_of(model).backward()
     (2 * loss_of(reference)).backward()
     take = GradientSlot.finish
-    taken: list[GradientSlot] = []
+    seen: list[GradientSlot] = []
 
     def interrupted(slot: GradientSlot) -> None:
+        seen.append(slot)
+        if before and len(seen) == 2:
+            raise KeyboardInterrupt
         take(slot)
-        taken.append(slot)
-        if len(taken) == 2:
+        if not before and len(seen) == 2:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(GradientSlot, "finish", interrupted)

@@ -334,8 +334,11 @@ class LocalOperations final : public OperationQueue {
                       Clock::time_point deadline, bool* taken = nullptr);
 
   void AddReducers(std::int32_t count) noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    reducers_.store(reducers_.load(std::memory_order_relaxed) + static_cast<std::uint32_t>(count),
-                    std::memory_order_release);
+    const std::uint32_t reducers =
+        reducers_.load(std::memory_order_relaxed) + static_cast<std::uint32_t>(count);
+    // Threads of this process may be amid other chunks: who is last says that none is.
+    if (reducers == 0) own_state_.reducing.store(0, std::memory_order_relaxed);
+    reducers_.store(reducers, std::memory_order_release);
   }
 
   // When the tensor's operation begins or ends.

@@ -138,10 +138,6 @@ bool LocalOperations::Reduce(const Chunk& chunk, std::uint64_t sequence, bool* t
 void LocalOperations::LeaveChunk(const Chunk& chunk) {
   --chunk.operation->own_chunks;
   AddReducers(-1);
-  // Threads of this process may be amid other chunks: who is last says that none is.
-  if (reducers_.load(std::memory_order_relaxed) == 0) {
-    own_state_.reducing.store(0, std::memory_order_relaxed);
-  }
 }
 
 // All members' sources are at hand.

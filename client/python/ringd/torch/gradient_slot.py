@@ -191,21 +191,21 @@ class GradientSlot(_ringd.GradientHook):
         reduced gradient."""
         result, gradient = self.result, self.parameter.grad
         assert result is not None
-        copies_back, self._copies_back = self._copies_back, False
         if cuda_streams.is_on_gpu(self.parameter) and not self.on_device:
             reduced = result.to(self.parameter.device, copy=True)
         else:
             reduced = result
         if not self._uncompressed():
             reduced = self._compression.decompress(reduced, self._restore)
-        if reduced is result and not copies_back:
+        if reduced is result and not self._copies_back:
             self.take()
             return
-        self.forget()
         if gradient is None:
             self.parameter.grad = torch.empty_like(self.parameter, requires_grad=False).copy_(reduced)
         else:
             gradient.detach().copy_(reduced)
+        # Last: an interrupt before leaves all that is needed to do it again.
+        self.forget()
 
     def _uncompressed(self) -> bool:
         return self._compression is NoneCompressor

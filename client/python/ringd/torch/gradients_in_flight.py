@@ -20,31 +20,28 @@ def wait(pending: dict[GradientSlot, None], job: Job | None, changed: set[Gradie
     operations = [slot.operation for slot in slots]
     failure: RingdError | None = None
     try:
-        job.context.wait_all(operations)
-    except RingdError as caught:
-        failure = caught
-    except BaseException:
-        # An interrupt (Ctrl-C) leaves the slots here, to be waited for again.
+        try:
+            job.context.wait_all(operations)
+        except RingdError as caught:
+            failure = caught
+        rest = []
         for slot, operation in zip(slots, operations, strict=True):
-            slot.operation = operation
-        raise
-    left = dict(zip(slots, operations, strict=True))
-    try:
-        for slot in slots:
+            if slot in changed or not (failure is None or operation == OPERATION_DONE):
+                rest.append(slot)
+                continue
+            slot.finish()
             del pending[slot]
-            operation = left.pop(slot)
-            if slot not in changed and (failure is None or operation == OPERATION_DONE):
-                slot.finish()
-            else:
-                slot.forget()
+        for slot in rest:
+            slot.forget()
+            del pending[slot]
     except BaseException:
-        # What is left has ended, and its numbers are no operation's any more.
-        for slot, operation in left.items():
-            if operation == OPERATION_DONE:
-                slot.operation = operation
-            else:
+        # An interrupt (Ctrl-C), or a gradient that can't be written: what is left can be waited for
+        # again, and what has failed fails again.
+        for slot, operation in zip(slots, operations, strict=True):
+            if slot.operation == 0:
                 pending.pop(slot, None)
-                slot.forget()
+            elif operation != 0:
+                slot.operation = operation
         raise
     return error or failure
 
@@ -64,11 +61,11 @@ def _fetch(
             del pending[slot]
             slot.forget()
             continue
-        del pending[slot]
         if slot in changed:
             slot.forget()
         else:
             slot.finish()
+        del pending[slot]
     return error
 
 
@@ -83,9 +80,10 @@ def end_left(job: Job) -> None:
     """Lets go of what optimizers have left in flight, with its memory, where it has ended."""
     for slot in list(job.left):
         if slot.has_ended():
-            job.left.remove(slot)
             with contextlib.suppress(RingdError):
                 slot.discard()
+            with contextlib.suppress(ValueError):  # another thread has come first
+                job.left.remove(slot)
 
 
 def discard(pending: dict[GradientSlot, None], slot: GradientSlot) -> None:
