@@ -320,6 +320,7 @@ class JobSegmentView {
 
   std::byte* base_ = nullptr;
   std::uint32_t member_count_ = 0;
+  // Both follow from these, and are asked for several times in each operation.
   std::byte* tensors_ = nullptr;
   std::uint64_t tensor_bytes_ = 0;
 };

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from typing import Any
 
 import pytest
 import ringd
@@ -69,28 +70,30 @@ def test_parameters_that_were_replaced_leave_no_registrations(job: Job) -> None:
     assert max(counts) <= 6
 
 
-def test_a_model_whose_hooks_refer_to_its_optimizer_is_collected() -> None:
+def with_hooks_that_refer_to_the_optimizer() -> tuple[nn.Module, Any]:
     model = make()
     optimizer = distributed(sgd(model), model)
-    gone = weakref.ref(model)
     for parameter in model.parameters():
-        parameter.register_hook(lambda gradient, kept=optimizer: gradient * len(kept.param_groups))
+        parameter.register_hook(lambda gradient: gradient * len(optimizer.param_groups))
+    return model, optimizer
+
+
+def test_a_model_whose_hooks_refer_to_its_optimizer_is_collected() -> None:
+    model, optimizer = with_hooks_that_refer_to_the_optimizer()
+    gone = weakref.ref(model)
     loss_of(model).backward()
     optimizer.step()
-    del model, optimizer, parameter
+    del model, optimizer
     gc.collect()
     assert gone() is None
 
 
 def test_such_a_model_is_collected_after_shutdown_amid_a_step() -> None:
-    model = make()
-    optimizer = distributed(sgd(model), model)
+    model, optimizer = with_hooks_that_refer_to_the_optimizer()
     gone = weakref.ref(model)
-    for parameter in model.parameters():
-        parameter.register_hook(lambda gradient, kept=optimizer: gradient * len(kept.param_groups))
     loss_of(model).backward()
     shutdown()
-    del model, optimizer, parameter
+    del model, optimizer
     gc.collect()
     assert gone() is None
 

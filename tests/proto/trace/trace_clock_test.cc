@@ -1,6 +1,5 @@
 #include "proto/trace/trace_clock.h"
 
-#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <thread>
