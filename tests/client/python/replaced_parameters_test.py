@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import Any
 
 import pytest
 import ringd
 import torch
 from ringd.torch.gradient_slot import GradientSlot
-from ringd.torch.job import Job, shutdown
+from ringd.torch.job import Job
 from torch import nn
 
 from tests.client.python.reduced import distributed, expect_same, gradient_of, loss_of, make, sgd
@@ -70,30 +69,15 @@ def test_parameters_that_were_replaced_leave_no_registrations(job: Job) -> None:
     assert max(counts) <= 6
 
 
-def with_hooks_that_refer_to_the_optimizer() -> tuple[nn.Module, Any]:
+def test_a_model_whose_hooks_refer_to_its_optimizer_is_collected() -> None:
     model = make()
     optimizer = distributed(sgd(model), model)
-    for parameter in model.parameters():
-        parameter.register_hook(lambda gradient: gradient * len(optimizer.param_groups))
-    return model, optimizer
-
-
-def test_a_model_whose_hooks_refer_to_its_optimizer_is_collected() -> None:
-    model, optimizer = with_hooks_that_refer_to_the_optimizer()
     gone = weakref.ref(model)
+    for parameter in model.parameters():
+        parameter.register_hook(lambda gradient, kept=optimizer: gradient * len(kept.param_groups))
     loss_of(model).backward()
     optimizer.step()
-    del model, optimizer
-    gc.collect()
-    assert gone() is None
-
-
-def test_such_a_model_is_collected_after_shutdown_amid_a_step() -> None:
-    model, optimizer = with_hooks_that_refer_to_the_optimizer()
-    gone = weakref.ref(model)
-    loss_of(model).backward()
-    shutdown()
-    del model, optimizer
+    del model, optimizer, parameter
     gc.collect()
     assert gone() is None
 

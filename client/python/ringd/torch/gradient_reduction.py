@@ -359,12 +359,6 @@ def _leave(hooks: dict[int, RemovableHandle], pending: dict[GradientSlot, None])
     gradients_in_flight.leave(pending)
 
 
-def forget_in_flight() -> None:
-    """For a job that has ended: its operations keep nothing any more."""
-    for reduction in list(_reductions):
-        reduction.pending.clear()
-
-
 def _are_those_of(groups: list[dict[str, Any]], parameters: list[torch.Tensor]) -> bool:
     """Whether these are the groups' parameters, in this order. Comparing them would compute."""
     if sum(len(group["params"]) for group in groups) != len(parameters):

@@ -281,8 +281,6 @@ def _enter(options: dict[str, Any]) -> bool:
 def shutdown() -> None:
     """Leaves the job. Operations in flight end with ``CancelledError``, but results for which
     streams of a GPU wait are waited for; ``init`` may be called again."""
-    from ringd.torch.gradient_reduction import forget_in_flight
-
     global _job
     with _lock:
         job, _job = _job, None
@@ -294,7 +292,6 @@ def shutdown() -> None:
         job.context.close()
         job.in_flight.clear()
         job.left.clear()
-        forget_in_flight()
 
 
 def is_initialized() -> bool:
