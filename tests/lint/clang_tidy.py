@@ -4,6 +4,9 @@ A unit that was clean is not looked at again until its source, a header of ours 
 (also through others), its flags, the checks, the tool or what the build fetches change:
 ~/.cache/ringd/lint holds one empty file per clean state, for all clones of the project as Bazel's
 disk cache beside it.
+
+Nine tenths of the time go into headers, so units are looked at in groups (unit_groups.py). Those of
+a group with a complaint are looked at again one by one, which tells whose it is.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +26,7 @@ from pathlib import Path
 from tests.lint.layers import ALLOWED, INCLUDE
 from tests.lint.source_tree import SourceTree
 from tests.lint.tools import VENV_BIN
+from tests.lint.unit_groups import GROUP_SIZE, groups
 
 # The deprecated function is inside libstdc++'s own std::stable_sort.
 CLANG_FLAGS = (
@@ -35,7 +40,7 @@ CLANG_FLAGS = (
 NOT_FOR_C = "--checks=-readability-identifier-naming,-modernize-*"
 # Flags of the build that change what the code means, rather than how it is compiled.
 FLAGS_WITH_VALUE = ("-iquote", "-isystem", "-I")
-UNIT_TIMEOUT_S = 900  # beside tests it only has what these leave
+TIMEOUT_S = 900  # beside tests it only has what these leave
 CLEAN_STATES = Path("~/.cache/ringd/lint")
 UNUSED_FOR_S = 30 * 24 * 3600
 DIAGNOSTIC = re.compile(r": (error|warning): ")
@@ -63,8 +68,13 @@ def check(tree: SourceTree) -> list[str]:
     clean_states.mkdir(parents=True, exist_ok=True)
     forget_unused(clean_states, time.time() - UNUSED_FOR_S)
     tool = _tool_state(tree)
+    states = {unit: clean_states / _state(tree, unit, tool) for unit in units}
+    for state in states.values():
+        if state.exists():
+            state.touch()
+    changed = [unit for unit, state in states.items() if not state.exists()]
     with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as pool:
-        results = pool.map(lambda unit: _check_unit(tree, unit, clean_states, tool), units)
+        results = pool.map(lambda group: check_group(tree, group, states), _groups(tree, changed))
     # A header's complaint comes once for each unit that includes it.
     return list(dict.fromkeys(line for lines in results for line in lines))
 
@@ -147,37 +157,81 @@ def _tool_state(tree: SourceTree) -> str:
     return version.stdout + "".join(read) + " ".join([*CLANG_FLAGS, NOT_FOR_C])
 
 
-def _check_unit(tree: SourceTree, unit: Unit, clean_states: Path, tool: str) -> list[str]:
+def _state(tree: SourceTree, unit: Unit, tool: str) -> str:
+    """A name for all that its outcome depends on."""
     state = hashlib.sha256(tool.encode())
     state.update(" ".join(unit.names).encode())
     for path in sorted(included_files(tree.root, unit.source)):
         state.update(f"\0{path}\0".encode())
         state.update((tree.root / path).read_bytes())
-    clean = clean_states / state.hexdigest()
-    if clean.exists():
-        clean.touch()
+    return state.hexdigest()
+
+
+def _groups(tree: SourceTree, units: list[Unit]) -> list[list[Unit]]:
+    """C++ units of the same flags in groups; each C unit, whose checks are others, alone."""
+    grouped: list[list[Unit]] = []
+    alike: dict[tuple[str, ...], dict[Path, Unit]] = {}
+    for unit in units:
+        if unit.source.suffix == ".c":
+            grouped.append([unit])
+        else:
+            alike.setdefault(unit.flags, {})[unit.source] = unit
+    for members in alike.values():
+        texts = {source: tree.read(source) for source in members}
+        headers = {
+            source: [tree.read(path) for path in included_files(tree.root, source) if path.suffix == ".h"]
+            for source in members
+        }
+        # No larger than that each processor has some.
+        size = min(GROUP_SIZE, max(1, len(units) // (4 * len(os.sched_getaffinity(0)))))
+        grouped += [[members[source] for source in group] for group in groups(texts, headers, size)]
+    return grouped
+
+
+def check_group(tree: SourceTree, group: list[Unit], states: dict[Unit, Path]) -> list[str]:
+    """The diagnostics of units with the same flags. Notes which of them are clean."""
+    if len(group) > 1 and _are_clean_together(tree, group):
+        for unit in group:
+            states[unit].touch()
         return []
-    command = [str(VENV_BIN / "clang-tidy"), "--quiet"]
-    command += [NOT_FOR_C] if unit.source.suffix == ".c" else []
-    command += [str(unit.source), "--", *unit.flags, *CLANG_FLAGS]
+    return [line for unit in group for line in _check_unit(tree, unit, states[unit])]
+
+
+def _are_clean_together(tree: SourceTree, group: list[Unit]) -> bool:
+    with tempfile.NamedTemporaryFile("w", suffix=".cc", encoding="utf-8") as joined:
+        joined.write("\n".join(tree.read(unit.source) for unit in group))
+        joined.flush()
+        try:
+            return _clang_tidy(tree, Path(joined.name), group[0].flags).returncode == 0
+        except subprocess.TimeoutExpired:
+            return False
+
+
+def _check_unit(tree: SourceTree, unit: Unit, clean: Path) -> list[str]:
     try:
-        result = subprocess.run(
-            command,
-            cwd=tree.root,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=UNIT_TIMEOUT_S,
-            check=False,
-        )
+        result = _clang_tidy(tree, unit.source, unit.flags)
     except subprocess.TimeoutExpired:
-        return [f"{unit.source}: clang-tidy took more than {UNIT_TIMEOUT_S} s"]
+        return [f"{unit.source}: clang-tidy took more than {TIMEOUT_S} s"]
     if result.returncode == 0:
         clean.touch()
         return []
     lines = [line.removeprefix(f"{tree.root}/").removeprefix("./") for line in result.stdout.splitlines()]
     found = [line for line in lines if DIAGNOSTIC.search(line)]
     return found or [f"{unit.source}: clang-tidy failed: {(result.stdout + result.stderr)[-400:]}"]
+
+
+def _clang_tidy(tree: SourceTree, source: Path, flags: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    command = [str(VENV_BIN / "clang-tidy"), "--quiet", "--config-file=.clang-tidy"]
+    command += [NOT_FOR_C] if source.suffix == ".c" else []
+    return subprocess.run(
+        [*command, str(source), "--", *flags, *CLANG_FLAGS],
+        cwd=tree.root,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=TIMEOUT_S,
+        check=False,
+    )
 
 
 def included_files(root: Path, source: Path) -> set[Path]:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lint.clang_tidy import CLANG_FLAGS, forget_unused, included_files
+from tests.lint.clang_tidy import CLANG_FLAGS, Unit, check_group, forget_unused, included_files
+from tests.lint.source_tree import SourceTree
 from tests.lint.tools import VENV_BIN
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,3 +76,27 @@ def test_a_violation_is_an_error(tmp_path: Path, code: str, check: str) -> None:
 
     assert result.returncode != 0
     assert check in result.stdout
+
+
+def test_a_complaint_in_a_group_is_told_of_its_unit(tmp_path: Path) -> None:
+    (tmp_path / ".clang-tidy").write_bytes((ROOT / ".clang-tidy").read_bytes())
+    (tmp_path / "good.cc").write_text("int Good(int x) { return x; }\n")
+    (tmp_path / "bad.cc").write_text("int Bad(int x) { int camelCase = x; return camelCase; }\n")
+    units = [Unit(Path(name), ("-std=c++20",), ()) for name in ("good.cc", "bad.cc")]
+    states = {unit: tmp_path / f"{unit.source}.clean" for unit in units}
+
+    found = check_group(SourceTree(tmp_path), units, states)
+
+    assert [line.split(":")[0] for line in found] == ["bad.cc"]
+    assert [states[unit].exists() for unit in units] == [True, False]
+
+
+def test_a_group_without_complaint_is_looked_at_once(tmp_path: Path) -> None:
+    (tmp_path / ".clang-tidy").write_bytes((ROOT / ".clang-tidy").read_bytes())
+    (tmp_path / "a.cc").write_text("int A() { return 1; }\n")
+    (tmp_path / "b.cc").write_text("int B() { return A(); }\n")  # alone it would not compile
+    units = [Unit(Path(name), ("-std=c++20",), ()) for name in ("a.cc", "b.cc")]
+    states = {unit: tmp_path / f"{unit.source}.clean" for unit in units}
+
+    assert check_group(SourceTree(tmp_path), units, states) == []
+    assert all(state.exists() for state in states.values())

@@ -69,17 +69,21 @@ def test_parameters_that_were_replaced_leave_no_registrations(job: Job) -> None:
     assert max(counts) <= 6
 
 
-def test_a_model_whose_hooks_refer_to_its_optimizer_is_collected() -> None:
+@pytest.mark.parametrize("through", ["hooks", "attributes"])
+def test_parameters_that_refer_to_their_optimizer_are_collected(through: str) -> None:
     model = make()
     optimizer = distributed(sgd(model), model)
-    gone = weakref.ref(model)
+    gone = [weakref.ref(parameter) for parameter in model.parameters()]
     for parameter in model.parameters():
-        parameter.register_hook(lambda gradient, kept=optimizer: gradient * len(kept.param_groups))
+        if through == "hooks":
+            parameter.register_hook(lambda gradient, kept=optimizer: gradient * len(kept.param_groups))
+        else:
+            parameter.optimizer = optimizer
     loss_of(model).backward()
     optimizer.step()
     del model, optimizer, parameter
     gc.collect()
-    assert gone() is None
+    assert [reference() for reference in gone] == [None] * 4
 
 
 def test_what_an_optimizer_left_in_flight_is_let_go_when_the_next_one_comes(job: Job) -> None:

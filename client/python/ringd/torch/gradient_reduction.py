@@ -173,7 +173,8 @@ class GradientReduction:
         slot = GradientSlot(parameter, on_gradient, self.pending, self.passes_per_step, self.compression)
         self._slots[parameter] = slot
         self._undescribed[slot] = None
-        self._hooks[id(parameter)] = parameter.register_post_accumulate_grad_hook(slot)
+        # Weak, too: the garbage collector can't see who keeps it, and it keeps the parameter.
+        self._hooks[id(parameter)] = parameter.register_post_accumulate_grad_hook(weakref.proxy(slot))
 
     def give(self, parameter: torch.Tensor, taker: GradientReduction) -> None:
         """Leaves `parameter` to a later optimizer, if it is reduced here."""

@@ -38,6 +38,7 @@ class GradientSlot(_ringd.GradientHook):
     """
 
     __slots__ = (
+        "__weakref__",
         "_arena_full",
         "_compression",
         "_copies_back",
