@@ -130,8 +130,9 @@ typedef struct {
   const char*
       rendezvous;     /* RINGD_RENDEZVOUS; else MASTER_ADDR with RINGD_PEER_PORT (default 7117) */
   const char* secret; /* RINGD_JOB_SECRET; empty is allowed */
-  uint32_t start_timeout_ms;     /* RINGD_START_TIMEOUT (seconds); default: the daemon's */
-  uint32_t operation_timeout_ms; /* RINGD_OPERATION_TIMEOUT (seconds); default: the daemon's */
+  uint32_t start_timeout_ms; /* RINGD_START_TIMEOUT (seconds); default: the daemon's */
+  /* RINGD_OPERATION_TIMEOUT (seconds); default, and 0: the daemon's, which has none unless set */
+  uint32_t operation_timeout_ms;
   /* RINGD_FUSION: "learned", "pinned", "off", or a size such as "64MiB", up to which buckets are
    * filled; the same on all ranks. Default: the daemon's. */
   const char* fusion;
@@ -249,10 +250,11 @@ RINGD_EXPORT int32_t ringd_arena_contains(ringd_context* context, const void* ad
                                           size_t bytes);
 
 /* Since 1.4. Makes a communicator of some ranks of the job, the caller among them. All of these
- * call it, with one name and the same list, from any thread; it blocks until all have, timeout_ms
- * at most, and returns the same number on all. Communicators may overlap, and the ranks may create
- * them in any order from different threads; from one thread each, in the same order. What one waits
- * for holds up no other. Two of one name may be there at once if they have no rank in common.
+ * call it, with one name and the same list, from any thread; it blocks until all have, for
+ * timeout_ms (an hour at most) after the last call that has come, and returns the same number on
+ * all. Communicators may overlap, and the ranks may create them in any order from different
+ * threads; from one thread each, in the same order. What one waits for holds up no other. Two of
+ * one name may be there at once if they have no rank in common.
  *   RINGD_INVALID_ARGUMENT: a rank is none of the job's, stands there twice, or is missing; or
  *     another rank gave another list or matching by this name: the message has both.
  *   RINGD_ALREADY_EXISTS: one of these ranks has one of this name. RINGD_DEADLINE_EXCEEDED: the
@@ -291,13 +293,15 @@ RINGD_EXPORT ringd_status ringd_register(ringd_context* context, const ringd_ten
 RINGD_EXPORT ringd_status ringd_unregister(ringd_context* context,
                                            const ringd_registration* registrations, size_t count);
 
-/* Hands a tensor to ringd and returns at once, unless the ring is full: then waits until there is
- * room, while the job lives. `source` and `destination` hold the tensor's elements, contiguous, and
- * stay the caller's to keep unchanged (source) and untouched (destination) until the operation has
- * been seen to end; they may be equal, not otherwise overlap. That holds for memory of any kind:
- * outside the arena, too, the node's other ranks may read `source` until then. After a failure
- * `destination`, and a `source` that is the same, may hold parts of the result. Broadcast reads
- * `source` on the root only. Barrier takes NULL. */
+/* Hands a tensor to ringd and returns at once, unless there is no room: then waits for it, while
+ * the job lives. There is room for submission_ring_capacity operations of a rank; where all ranks
+ * are on one node, for four of a name, which the other ranks must have submitted, too, and for
+ * 1,024 on a communicator of a part of the ranks. `source` and `destination` hold the tensor's
+ * elements, contiguous, and stay the caller's to keep unchanged (source) and untouched
+ * (destination) until the operation has been seen to end; they may be equal, not otherwise overlap.
+ * That holds for memory of any kind: outside the arena, too, the node's other ranks may read
+ * `source` until then. After a failure `destination`, and a `source` that is the same, may hold
+ * parts of the result. Broadcast reads `source` on the root only. Barrier takes NULL. */
 RINGD_EXPORT ringd_status ringd_submit(ringd_context* context, ringd_registration registration,
                                        const void* source, void* destination,
                                        ringd_operation* operation);

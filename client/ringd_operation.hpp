@@ -61,7 +61,8 @@ class Operation {
   }
 
   // Of an operation of SubmitOnStream: what is put on `stream` from now on runs when it has its
-  // result. Does not block, and the operation is still to be waited for. See ringd_stream_wait.
+  // result. Blocks only where ringd_stream_wait does, and the operation is still to be waited
+  // for.
   void OrderOn(void* stream) const {
     if (number_ != 0) ThrowIfFailed(ringd_stream_wait(context_, number_, stream));
   }

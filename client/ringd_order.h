@@ -28,7 +28,7 @@ typedef struct {
  * The ranks' n-th operations must agree in all of `collective`. If they do not, the n-th ends on
  * all ranks as soon as all have submitted it: the wait gives RINGD_INVALID_ARGUMENT, and a text
  * that says what the ranks have submitted. Later ones go on. At a time 64 are under way;
- * further ones queue.
+ * further ones queue, and where its ranks are on one node a call waits for room behind 256.
  *   RINGD_INVALID_ARGUMENT: a field is wrong, or the root is none of its ranks.
  *   RINGD_FAILED_PRECONDITION: the communicator matches by name. RINGD_NOT_FOUND: there is none. */
 RINGD_EXPORT ringd_status ringd_submit_in_order(ringd_context* context,

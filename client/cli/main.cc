@@ -6,9 +6,11 @@
 #include "absl/status/statusor.h"
 #include "client/cli/command_line/command_line.h"
 #include "client/cli/command_line/completion.h"
+#include "client/cli/processes/inherited.h"
 #include "client/cli/query/drain_command.h"
 #include "client/cli/query/exit_code.h"
 #include "client/cli/query/query_command.h"
+#include "client/cli/query/standard_output.h"
 #include "client/cli/query/version_command.h"
 #include "client/cli/run/run_command.h"
 #include "client/cli/trace/trace_command.h"
@@ -26,8 +28,7 @@ int Main(std::span<const char* const> arguments) {
   if (!line.ok()) return Fail(line.status());
   switch (line->action) {
     case CommandLine::Action::kHelp:
-      std::fputs(line->help.c_str(), stdout);
-      return kDone;
+      return Print(line->help);
     case CommandLine::Action::kQuery:
       return QueryCommand(line->query);
     case CommandLine::Action::kDrain:
@@ -41,8 +42,7 @@ int Main(std::span<const char* const> arguments) {
     case CommandLine::Action::kCompletion: {
       const absl::StatusOr<std::string> script = CompletionScript(line->shell, line->commands);
       if (!script.ok()) return Fail(script.status());
-      std::fputs(script->c_str(), stdout);
-      return kDone;
+      return Print(*script);
     }
   }
   return kFailed;
@@ -52,6 +52,7 @@ int Main(std::span<const char* const> arguments) {
 }  // namespace ringd::cli
 
 int main(int argc, char** argv) {
+  ringd::cli::FillStandardStreams();
   return ringd::cli::Main(
       std::span<const char* const>(argv, static_cast<std::size_t>(argc)).subspan(1));
 }

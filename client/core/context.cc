@@ -20,7 +20,7 @@ constexpr std::chrono::seconds kRegisterDeadline{30};
 constexpr std::chrono::seconds kMemoryDeadline{10};
 // ringd ends the start itself; these only bound what a stopped ringd can cost.
 constexpr std::chrono::seconds kStartMargin{10};
-constexpr std::chrono::hours kLongestStart{1};
+constexpr std::chrono::hours kLongestStart{168};  // the most that ringd's start_timeout may be
 
 std::string HostName() {
   char name[256] = "this node";

@@ -43,7 +43,8 @@ UniqueFd PidFdOf(int connection, pid_t pid) {
   int fd = -1;
   socklen_t length = sizeof(fd);
   if (getsockopt(connection, SOL_SOCKET, SO_PEERPIDFD, &fd, &length) == 0) return UniqueFd(fd);
-  if (pid <= 0) return UniqueFd();
+  // Else the process has gone, and its number may be another's.
+  if (errno != ENOPROTOOPT || pid <= 0) return UniqueFd();
   return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 

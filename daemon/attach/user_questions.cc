@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <set>
@@ -51,7 +52,11 @@ struct UserQuestions::State {
     asked.erase(key);
     const Clock::time_point now = Clock::now();
     std::erase_if(kept, [now](const auto& entry) { return entry.second.until <= now; });
-    if (kept.size() >= kMostKept) kept.erase(kept.begin());
+    if (kept.size() >= kMostKept) {
+      kept.erase(std::min_element(kept.begin(), kept.end(), [](const auto& a, const auto& b) {
+        return a.second.until < b.second.until;
+      }));
+    }
     kept[key] = {question.admission, std::move(verdict), now + UserQuestions::kKept};
   }
 

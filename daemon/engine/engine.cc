@@ -32,10 +32,18 @@ constexpr std::size_t kSlicedEntriesWhileBusy = 16;
 // While it spins, the engine looks at its descriptors this often.
 constexpr auto kLookInterval = std::chrono::microseconds(500);
 
+// Those that this process may run on; all that are online where there are too many to be told.
+unsigned UsableProcessors() noexcept {
+  cpu_set_t usable;
+  if (::sched_getaffinity(0, sizeof(usable), &usable) != 0) {
+    return std::thread::hardware_concurrency();
+  }
+  return static_cast<unsigned>(CPU_COUNT(&usable));
+}
+
 int ReducerThreads(const Config& config) {
-  return config.reducer_threads == kAutoCount
-             ? DefaultReducerThreads(std::thread::hardware_concurrency())
-             : static_cast<int>(config.reducer_threads);
+  return config.reducer_threads == kAutoCount ? DefaultReducerThreads(UsableProcessors())
+                                              : static_cast<int>(config.reducer_threads);
 }
 
 }  // namespace
@@ -105,7 +113,10 @@ void Engine::EndAll() {
   running_ = false;  // Calls are refused from now on: nobody would answer them.
   sliced_.AbandonAll(absl::UnavailableError("ringd is stopping"));
   const absl::Status cause = WhyStopped();
-  for (const auto& job : jobs_) job->Fail(cause);
+  // The others need nothing of a node whose ranks have left.
+  for (const auto& job : jobs_) {
+    if (!job->AllHaveLeft()) job->Fail(cause);
+  }
   for (const auto& coordinator : coordinators_) coordinator->Fail(cause);
   for (const auto& job : jobs_) job->Settle();
   links_->Deliver(Clock::now());

@@ -103,6 +103,8 @@ class Job {
   // True when it can be destroyed: no sessions, nothing in flight, and what this node has seen is
   // answered.
   bool Finished() const;
+  // All ranks of this node have left in order.
+  bool AllHaveLeft() const;
 
   // What a line of the log about this job names; with a rank, a line about that one. Valid as long
   // as the job.
@@ -288,6 +290,7 @@ class Job {
   std::size_t AdvanceProbe();
   void EndProbe();
   void OnRanksLeft(const v1::RanksLeft& message, Clock::time_point now);
+  void NoteLeft(Rank rank);
   void OnOrderInquiry(CommunicatorPart& part, const v1::OrderInquiry& inquiry,
                       Clock::time_point now);
   void OnStallInquiry(CommunicatorPart& part, const v1::StallInquiry& inquiry);

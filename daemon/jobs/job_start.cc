@@ -88,6 +88,7 @@ absl::Status Job::Begin(CommunicatorPart& part) {
   options.scheduler.first_rank = here.ranks.front().rank;
   part.communicator = std::make_unique<JobCommunicator>(
       std::move(options), part.membership, std::move(sessions), *std::move(way), link_.get());
+  for (const int rank : left_ranks_) part.communicator->NoteLeft(Rank(rank));
   return absl::OkStatus();
 }
 

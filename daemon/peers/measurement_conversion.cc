@@ -14,11 +14,16 @@ namespace {
 constexpr int kMaxObservations = 64;  // one for each power of two
 constexpr int kMaxTensors = 65'536;
 constexpr std::size_t kMaxNameBytes = 512;
-// Nothing that is measured takes longer; also keeps sums from overflowing.
+// What takes longer (a job that stands still for days, in a debugger) is not told. Also keeps sums
+// from overflowing.
 constexpr std::uint64_t kLongestNs = std::uint64_t{24} * 3600 * 1'000'000'000;
 
 absl::Status Malformed(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("malformed message from another ringd: ", what));
+}
+
+bool IsTold(std::chrono::nanoseconds time) {
+  return time.count() >= 0 && static_cast<std::uint64_t>(time.count()) <= kLongestNs;
 }
 
 double Microseconds(std::chrono::nanoseconds time) {
@@ -39,12 +44,14 @@ v1::NodeMessage ToProto(const NodeMeasurements& measurements) {
   v1::NodeMessage message;
   v1::Measurements& out = *message.mutable_measurements();
   for (const LinkObservation& seen : measurements.link) {
+    if (!IsTold(seen.time)) continue;
     v1::LinkObservation* entry = out.add_link();
     entry->set_bytes(seen.bytes);
     entry->set_time_ns(static_cast<std::uint64_t>(seen.time.count()));
     entry->set_samples(seen.samples);
   }
   for (const TensorReadiness& ready : measurements.readiness) {
+    if (!IsTold(ready.offset)) continue;
     v1::TensorReadiness* entry = out.add_readiness();
     entry->set_tensor(ready.tensor);
     entry->set_offset_ns(static_cast<std::uint64_t>(ready.offset.count()));

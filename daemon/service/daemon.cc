@@ -189,9 +189,10 @@ absl::Status Daemon::UseLinks(const Config& config) {
 
 void Daemon::Reload(const Config& loaded, std::shared_ptr<Admission> admission) {
   TakeReloaded(loaded, config_);
-  listener_->Use(std::move(admission));
   engines_->Reload(config_);
   supervisor_->Reload(config_);
+  // Last: an engine that stands ready may be one for the users of before.
+  listener_->Use(std::move(admission));
 }
 
 void Daemon::ApplyDrain(bool draining) {

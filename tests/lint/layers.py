@@ -76,7 +76,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
     "client/cli/": {
         "views": set(),
         "processes": set(),
-        "query": {"views"},
+        "query": {"views", "processes"},
         "trace": {"views", "query"},
         "run": {"query", "processes"},
         "command_line": {"views", "query", "trace", "run"},

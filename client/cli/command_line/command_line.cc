@@ -51,6 +51,8 @@ does not serve. Jobs that run go on; one that still gathers ranks here fails. It
 or a restart. For root and ringd's own user. (systemctl stop ringd drains, too, and then ends it.)
   ringctl drain --wait 3600 && systemctl restart ringd)";
 
+constexpr double kLongestSeconds = 31'536'000;  // a year
+
 constexpr char kSocketHelp[] = "ringd's Unix socket [RINGD_SOCKET, /run/ringd/ringd.sock]";
 
 void AddQueryOptions(CLI::App& command, QueryOptions& options, bool list) {
@@ -76,11 +78,11 @@ CLI::App* AddRun(CLI::App& app, RunOptions& options) {
   run->add_option("--job-id", options.job_id, "the job's name [made up]")->type_name("ID");
   run->add_option("--timeout", options.timeout_seconds, "end the run after this long [never]")
       ->type_name("SECONDS")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(0.001, kLongestSeconds));
   run->add_option("--start-timeout", options.start_timeout_seconds,
                   "how long ranks wait for each other at the start [ringd's setting]")
       ->type_name("SECONDS")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(0.001, kLongestSeconds));
   run->add_option("--weight", options.weight,
                   "the job's share of lines that other jobs want too [RINGD_WEIGHT, 1]")
       ->type_name("N")
@@ -89,7 +91,7 @@ CLI::App* AddRun(CLI::App& app, RunOptions& options) {
          "--grace", options.grace_seconds,
          "what the other ranks have between a failure and SIGTERM, and then to SIGKILL [5]")
       ->type_name("SECONDS")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0.0, kLongestSeconds));
   run->add_option("--socket", options.socket,
                   "the ringd to use [RINGD_SOCKET or /run/ringd/ringd.sock if one answers there, "
                   "else a private one]")
@@ -118,7 +120,7 @@ CLI::App* AddDrain(CLI::App& app, DrainOptions& options) {
       ->add_option("--wait", options.wait_seconds,
                    "until the last trainer has gone; 1 if it has not after so long")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.001, 31'536'000.0))
+      ->check(CLI::Range(0.001, kLongestSeconds))
       ->excludes(undo);
   drain->add_option("--socket", options.socket, kSocketHelp)->type_name("PATH");
   drain->add_flag("--json", options.json, "print the reply as JSON (proto/rpc/admin.proto)");

@@ -12,6 +12,7 @@ namespace {
 
 // What a pipe that poll calls writable takes without blocking (PIPE_BUF).
 constexpr std::size_t kPieceBytes = 4096;
+constexpr int kGoesOnIntervalMs = 50;
 
 }  // namespace
 
@@ -35,10 +36,11 @@ bool OutputSink::WaitUntilWritable() {
   pollfd polled[2] = {{fd_, POLLOUT, 0}, {interrupt_, POLLIN, 0}};
   // Not at once with both: an interrupt must not cost what could still be written.
   if (::poll(polled, 1, 0) == 1) return true;
-  while (::poll(polled, interrupt_ >= 0 ? 2 : 1, -1) < 0) {
-    if (errno != EINTR) return false;
+  for (;;) {
+    const int ready = ::poll(polled, interrupt_ >= 0 ? 2 : 1, kGoesOnIntervalMs);
+    if (ready > 0) return polled[0].revents != 0;
+    if ((ready < 0 && errno != EINTR) || !goes_on_()) return false;
   }
-  return polled[0].revents != 0;
 }
 
 }  // namespace ringd::cli

@@ -2,7 +2,9 @@
 #ifndef RINGD_CLIENT_CLI_PROCESSES_OUTPUT_SINK_H_
 #define RINGD_CLIENT_CLI_PROCESSES_OUTPUT_SINK_H_
 
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/string_view.h"
 
@@ -15,17 +17,19 @@ namespace ringd::cli {
 // Ownership: borrows both descriptors.
 class OutputSink {
  public:
-  // `interrupt` becomes readable when the user wants an end; a write that waits then gives up.
-  OutputSink(int fd, int interrupt) : fd_(fd), interrupt_(interrupt) {}
+  // `interrupt` becomes readable when the user wants an end; a write that waits then gives up. It
+  // also gives up when `goes_on`, which it calls every now and then, says no.
+  OutputSink(
+      int fd, int interrupt, std::function<bool()> goes_on = [] { return true; })
+      : fd_(fd), interrupt_(interrupt), goes_on_(std::move(goes_on)) {}
 
   // Writes all of it, waiting for the reader as long as it takes. Once the reader has gone, the
-  // disk is full, or the user interrupts while it does not read, this and everything later is
-  // dropped.
+  // disk is full, or a write has given up, this and everything later is dropped.
   void Write(absl::string_view bytes);
 
   // The reader has gone, or nothing can be written any more.
   bool broken() const noexcept { return broken_; }
-  // Why, as errno: EPIPE, ENOSPC; 0: the user has interrupted, or it is not broken.
+  // Why, as errno: EPIPE, ENOSPC; 0: a write has given up, or it is not broken.
   int error() const noexcept { return error_; }
 
  private:
@@ -34,6 +38,7 @@ class OutputSink {
 
   const int fd_;
   const int interrupt_;
+  const std::function<bool()> goes_on_;
   bool broken_ = false;
   int error_ = 0;
 };

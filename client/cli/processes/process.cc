@@ -34,6 +34,7 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (options.descriptor_limit.has_value()) ::setrlimit(RLIMIT_NOFILE, &*options.descriptor_limit);
   const int streams[3] = {options.standard_input, options.standard_output, options.standard_error};
   bool ready = true;
   for (int target = 0; target < 3; ++target) {

@@ -2,6 +2,7 @@
 #ifndef RINGD_CLIENT_CLI_PROCESSES_PROCESS_H_
 #define RINGD_CLIENT_CLI_PROCESSES_PROCESS_H_
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <optional>
@@ -18,6 +19,7 @@ struct SpawnOptions {
   int standard_input = -1;               // borrowed; each must be open
   int standard_output = -1;
   int standard_error = -1;
+  std::optional<rlimit> descriptor_limit;  // nullopt: as here
 };
 
 // How a process ended.

@@ -11,11 +11,14 @@
 #include <csignal>
 #include <initializer_list>
 #include <memory>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/processes/line_assembler.h"
 #include "client/cli/processes/output_sink.h"
+#include "client/cli/processes/process_groups.h"
 #include "proto/base/errno_status.h"
 #include "proto/base/unique_fd.h"
 
@@ -24,8 +27,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// For what the ranks left behind: from SIGTERM to SIGKILL, and from there to giving up its output.
+// For what the ranks left behind: from SIGTERM to SIGKILL, if nobody had been told to end before,
+// and from there to giving up its output.
 constexpr milliseconds kLeftoverGrace{500};
+// How often to look whether they are there: each look reads all of /proc.
+constexpr milliseconds kGroupsInterval{20};
 // Read from a pipe at once; and what a pipe holds at most.
 constexpr std::size_t kPieceBytes = 65536;
 constexpr int kPiecesInPipe = 16;
@@ -36,8 +42,18 @@ sigset_t SetOf(std::initializer_list<int> signals) {
   for (const int signal : signals) ::sigaddset(&set, signal);
   return set;
 }
-sigset_t Interrupts() { return SetOf({SIGINT, SIGTERM, SIGHUP}); }
-sigset_t HandledSignals() { return SetOf({SIGINT, SIGTERM, SIGHUP, SIGCHLD}); }
+
+bool IsIgnored(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+// Who starts a program with SIGHUP ignored, as nohup does, wants it to outlive the terminal.
+sigset_t Interrupts() {
+  sigset_t set = SetOf({SIGINT, SIGTERM, SIGHUP});
+  if (IsIgnored(SIGHUP)) ::sigdelset(&set, SIGHUP);
+  return set;
+}
 
 // One output stream of one rank.
 struct Stream {
@@ -61,8 +77,8 @@ class Supervisor {
       : options_(options),
         signals_(MakeSignalFd(Interrupts())),
         child_ends_(MakeSignalFd(SetOf({SIGCHLD}))),
-        output_(options.standard_output, signals_.get()),
-        errors_(options.standard_error, signals_.get()) {}
+        output_(options.standard_output, signals_.get(), [this] { return GoesOnBesideReader(); }),
+        errors_(options.standard_error, signals_.get(), [this] { return GoesOnBesideReader(); }) {}
 
   absl::StatusOr<RunOutcome> Run(const std::vector<RankCommand>& commands) {
     for (const RankCommand& command : commands) {
@@ -121,6 +137,7 @@ class Supervisor {
     }
     spawn.standard_output = write_ends[0].get();
     spawn.standard_error = write_ends[1].get();
+    spawn.descriptor_limit = options_.descriptor_limit;
     const absl::StatusOr<pid_t> pid = Spawn(spawn);
     if (!pid.ok()) return pid.status();
     process->pid = *pid;
@@ -210,9 +227,8 @@ class Supervisor {
         outcome_.cause = RunOutcome::Cause::kSignal;
         outcome_.signal = signal;
       }
-      SignalAll(signal);
+      TellToEnd(signal);
       BeginEnd(options_.grace);
-      told_to_end_ = true;
       interrupted_ = true;
     }
   }
@@ -232,7 +248,7 @@ class Supervisor {
       if (!end.has_value()) continue;
       process->ended = true;
       --running_;
-      ends.push_back({process->rank, process->pid, *end, told_to_end_});
+      ends.push_back({process->rank, process->pid, *end, told_to_end_.has_value()});
     }
     // Nothing tells in which order those ended that are found at once. One that was killed did not
     // end because of the others.
@@ -258,6 +274,24 @@ class Supervisor {
     next_step_ = Clock::now() + grace;
   }
 
+  // What a reader of the output that stands still must not hold up. False: it has to do without
+  // the rest.
+  bool GoesOnBesideReader() {
+    if (running_ == 0) {
+      return outcome_.cause != RunOutcome::Cause::kTimeLimit ||
+             Clock::now() < next_step_ + options_.grace;
+    }
+    CollectEnds();
+    Escalate();
+    return true;
+  }
+
+  void TellToEnd(int signal) {
+    SignalAll(signal);
+    if (!told_to_end_.has_value()) told_to_end_ = Clock::now();
+    told_by_ = signal;
+  }
+
   // Takes the next step against ranks that are still there when its time has come.
   void Escalate() {
     const Clock::time_point now = Clock::now();
@@ -268,8 +302,7 @@ class Supervisor {
     }
     if (now < next_step_) return;
     if (stage_ == Stage::kGrace) {
-      SignalAll(SIGTERM);
-      told_to_end_ = true;
+      TellToEnd(SIGTERM);
       stage_ = Stage::kTerminated;
     } else {
       SignalAll(SIGKILL);
@@ -299,12 +332,28 @@ class Supervisor {
     while (OutputLeft() && Clock::now() < deadline) Wait(deadline);
   }
 
+  // While a process of the groups is alive that does not ignore `signal`, until `deadline`.
+  void AwaitGroups(int signal, Clock::time_point deadline) {
+    std::set<pid_t> groups;
+    for (const auto& process : processes_) groups.insert(process->pid);
+    while (AnyAlive(groups, signal) && Clock::now() < deadline) {
+      const Clock::time_point look = std::min(deadline, Clock::now() + kGroupsInterval);
+      while (Clock::now() < look) Wait(look);
+    }
+  }
+
   // Every rank has ended: ends the processes that they left in their groups, and takes the rest of
   // the output. A pipe that stays open although all are dead belongs to one that left its group.
   void EndLeftovers() {
     stage_ = Stage::kKilled;
+    // A trainer that a shell had started may still write its checkpoint.
+    Clock::time_point deadline = Clock::now() + kLeftoverGrace;
+    if (told_to_end_.has_value()) {
+      deadline = std::max(deadline, *told_to_end_ + options_.grace);
+      if (told_by_ != SIGTERM) AwaitGroups(told_by_, deadline);
+    }
     SignalAll(SIGTERM);
-    Drain(Clock::now() + kLeftoverGrace);
+    AwaitGroups(SIGTERM, std::max(deadline, Clock::now() + kLeftoverGrace));
     SignalAll(SIGKILL);
     Drain(Clock::now() + kLeftoverGrace);
     for (const auto& process : processes_) {
@@ -322,17 +371,21 @@ class Supervisor {
   std::size_t running_ = 0;
   Stage stage_ = Stage::kRunning;
   Clock::time_point next_step_;
-  bool told_to_end_ = false;  // some signal was sent to all ranks
-  bool interrupted_ = false;  // a signal came to ringctl
+  std::optional<Clock::time_point> told_to_end_;  // since when; nullopt: nobody was
+  int told_by_ = 0;                               // the signal that all ranks got last
+  bool interrupted_ = false;                      // a signal came to ringctl
   RunOutcome outcome_;
 };
 
 }  // namespace
 
 void PrepareSignals() {
-  const sigset_t set = HandledSignals();
+  sigset_t set = Interrupts();
+  ::sigaddset(&set, SIGCHLD);
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
+  // Else the kernel would reap what has ended.
+  ::signal(SIGCHLD, SIG_DFL);
 }
 
 int PendingSignal() {

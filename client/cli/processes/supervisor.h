@@ -2,6 +2,7 @@
 #ifndef RINGD_CLIENT_CLI_PROCESSES_SUPERVISOR_H_
 #define RINGD_CLIENT_CLI_PROCESSES_SUPERVISOR_H_
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <chrono>
@@ -54,6 +55,7 @@ struct SupervisorOptions {
   // SIGKILL.
   std::chrono::milliseconds grace{5000};
   std::optional<Clock::time_point> time_limit;
+  std::optional<rlimit> descriptor_limit;  // of the ranks; nullopt: as here
 
   // Called on the calling thread; must not block.
   std::function<void(pid_t group)> on_started = [](pid_t) {};
@@ -62,7 +64,8 @@ struct SupervisorOptions {
 
 // Blocks SIGINT, SIGTERM, SIGHUP and SIGCHLD in the calling thread, and ignores SIGPIPE. Must
 // happen before other threads exist, which inherit it: RunRanks reads the signals from a
-// descriptor.
+// descriptor. A SIGHUP that is ignored stays so (nohup), and SIGCHLD does not: without it nobody
+// would hear how ranks end.
 void PrepareSignals();
 
 // SIGINT, SIGTERM or SIGHUP if one of them has come since PrepareSignals and was not handled,
@@ -70,7 +73,9 @@ void PrepareSignals();
 int PendingSignal();
 
 // Runs all commands at once and returns when they and what they started in their process groups
-// have ended. A signal is passed on to the ranks; a second one kills them.
+// have ended. A signal is passed on to the ranks; a second one kills them. What ranks have left in
+// their groups has `grace` to end after they were told to, and half a second if nobody was; what
+// ignores that is killed at once.
 //   Error: a rank could not be started; those that had been are ended.
 absl::StatusOr<RunOutcome> RunRanks(const std::vector<RankCommand>& commands,
                                     const SupervisorOptions& options);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <memory>
 #include <thread>
 
@@ -13,6 +12,7 @@
 #include "client/cli/query/exit_code.h"
 #include "client/cli/query/failure_report.h"
 #include "client/cli/query/query_command.h"
+#include "client/cli/query/standard_output.h"
 #include "client/cli/views/json_output.h"
 #include "client/cli/views/view_parts.h"
 #include "client/cli/views/views.h"
@@ -77,9 +77,7 @@ int DrainCommand(const DrainOptions& options) {
     reply = AwaitEmpty(**client, *std::move(reply), options.wait_seconds);
   }
   if (!reply.ok()) return ReportFailure(socket, reply.status(), IsUnreachable(reply.status()));
-  const std::string text = options.json ? ToJson(*reply, false) : RenderDrain(*reply);
-  std::fputs(text.c_str(), stdout);
-  return std::fflush(stdout) == 0 ? kDone : kFailed;
+  return Print(options.json ? ToJson(*reply, false) : RenderDrain(*reply));
 }
 
 }  // namespace ringd::cli

@@ -16,6 +16,7 @@
 #include "client/cli/query/admin_client.h"
 #include "client/cli/query/exit_code.h"
 #include "client/cli/query/failure_report.h"
+#include "client/cli/query/standard_output.h"
 #include "client/cli/views/json_output.h"
 #include "client/cli/views/plan_view.h"
 #include "client/cli/views/view_parts.h"
@@ -151,11 +152,11 @@ int QueryCommand(const QueryOptions& options) {
         options.json, watch, {WantColours(), options.wide ? 0 : WidthOfOutput()}};
     const absl::StatusOr<Presented> answer = Ask(**client, options, how);
     if (!answer.ok()) return ReportFailure(socket, answer.status(), IsUnreachable(answer.status()));
+    std::string text = answer->text;
     // From the top of an empty screen, as watch(1) does.
-    if (watch && terminal && !options.json) std::fputs("\x1b[H\x1b[2J", stdout);
-    std::fputs(answer->text.c_str(), stdout);
-    if (watch && !terminal && !options.json) std::fputs("\n", stdout);
-    if (std::fflush(stdout) != 0) return kFailed;  // the reader has gone
+    if (watch && terminal && !options.json) text.insert(0, "\x1b[H\x1b[2J");
+    if (watch && !terminal && !options.json) text += "\n";
+    if (const int code = Print(text); code != kDone) return code;
     std::fputs(answer->warnings.c_str(), stderr);
     if (!watch) return answer->is_known ? kDone : kFailed;
     std::this_thread::sleep_for(std::chrono::duration<double>(options.watch_seconds));

@@ -1,14 +1,15 @@
 #include "client/cli/query/version_command.h"
 
 #include <chrono>
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "client/cli/query/admin_client.h"
 #include "client/cli/query/exit_code.h"
 #include "client/cli/query/query_command.h"
+#include "client/cli/query/standard_output.h"
 #include "client/core/attach/library_version.h"
 
 namespace ringd::cli {
@@ -31,17 +32,11 @@ int VersionCommand(const std::string& asked_for, bool json) {
   if (json) {
     const nlohmann::ordered_json versions = {
         {"schema_version", 1}, {"ringctl", client::kLibraryVersion}, {"ringd", daemon}};
-    std::printf("%s\n",
-                versions.dump(1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
-    return kDone;
+    return Print(versions.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   }
-  std::printf("ringctl %s\n", client::kLibraryVersion);
-  if (daemon.empty()) {
-    std::printf("no ringd answers at %s\n", socket.c_str());
-  } else {
-    std::printf("ringd %s at %s\n", daemon.c_str(), socket.c_str());
-  }
-  return kDone;
+  return Print(absl::StrCat("ringctl ", client::kLibraryVersion, "\n",
+                            daemon.empty() ? absl::StrCat("no ringd answers at ", socket, "\n")
+                                           : absl::StrCat("ringd ", daemon, " at ", socket, "\n")));
 }
 
 }  // namespace ringd::cli

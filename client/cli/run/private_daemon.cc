@@ -3,19 +3,23 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "client/cli/query/private_ringds.h"
 #include "client/cli/run/file_space.h"
 #include "proto/base/errno_status.h"
@@ -27,10 +31,19 @@ namespace {
 constexpr std::chrono::milliseconds kPollInterval{5};
 constexpr std::size_t kTailLines = 20;
 constexpr int kUsualPlaces = 256;  // max_sessions, unless it is said
+// Where a ringd is, and what others call it: settings of the user's own, which would keep private
+// ones from each other.
+constexpr absl::string_view kPlaceSettings[] = {
+    "RINGD_PEER_INTERFACE=", "RINGD_ADVERTISED_HOST=", "RINGD_LOG_FILE="};
 
-std::vector<std::string> OwnEnvironment() {
+std::vector<std::string> EnvironmentOfPrivateOnes() {
   std::vector<std::string> result;
-  for (char** entry = environ; *entry != nullptr; ++entry) result.emplace_back(*entry);
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (std::none_of(std::begin(kPlaceSettings), std::end(kPlaceSettings),
+                     [entry](absl::string_view name) { return absl::StartsWith(*entry, name); })) {
+      result.emplace_back(*entry);
+    }
+  }
   return result;
 }
 
@@ -98,7 +111,7 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
   if (!options.node_name.empty()) {
     spawn.arguments.insert(spawn.arguments.end(), {"--node-name", options.node_name});
   }
-  spawn.environment = OwnEnvironment();
+  spawn.environment = EnvironmentOfPrivateOnes();
   // There are no lines between pretended nodes: what would be measured is how busy the machine is.
   if (std::getenv("RINGD_MEASURE_LINKS") == nullptr) {
     spawn.environment.push_back("RINGD_MEASURE_LINKS=false");

@@ -21,6 +21,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/processes/guardian.h"
+#include "client/cli/processes/inherited.h"
 #include "client/cli/processes/supervisor.h"
 #include "client/cli/query/admin_client.h"
 #include "client/cli/query/exit_code.h"
@@ -285,6 +286,7 @@ int RunJob(const RunOptions& options, const JobPlan& plan, Guardian& guardian,
     guardian.WatchGroup(group);
     groups.push_back(group);
   };
+  supervisor.descriptor_limit = RaiseDescriptorLimit();
   ExitReporter reporter(plan);
   supervisor.on_failure = [&](const RankEnd& end) { reporter.Report(end); };
 

@@ -20,6 +20,7 @@
 #include "client/cli/query/exit_code.h"
 #include "client/cli/query/failure_report.h"
 #include "client/cli/query/query_command.h"
+#include "client/cli/query/standard_output.h"
 #include "client/cli/trace/chrome_trace.h"
 #include "client/cli/trace/new_file.h"
 #include "client/cli/trace/trace_record.h"
@@ -181,8 +182,9 @@ std::vector<std::string> Warnings(const TraceRecord& record, const std::string& 
   return warnings;
 }
 
-void Tell(const TraceOptions& options, const TraceRecord& record, const Timeline& timeline,
-          const std::vector<std::string>& warnings) {
+// kDone, or kFailed if it can't be told.
+int Tell(const TraceOptions& options, const TraceRecord& record, const Timeline& timeline,
+         const std::vector<std::string>& warnings) {
   std::uint64_t uncertainty_ns = 0;
   for (const RecordedNode& node : record.nodes()) {
     uncertainty_ns = std::max(uncertainty_ns, record.UncertaintyOf(node));
@@ -197,9 +199,7 @@ void Tell(const TraceOptions& options, const TraceRecord& record, const Timeline
         {"events", record.event_count()},
         {"clock_uncertainty_us", static_cast<double>(uncertainty_ns) / 1000},
         {"warnings", warnings}};
-    std::fprintf(stdout, "%s\n",
-                 summary.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
-    return;
+    return Print(summary.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   }
   for (const std::string& warning : warnings) {
     std::fprintf(stderr, "ringctl: %s\n", CleanLine(warning).c_str());
@@ -217,6 +217,7 @@ void Tell(const TraceOptions& options, const TraceRecord& record, const Timeline
         stderr, "Not in it: operations of %zu bytes or less, which ranks on one node do not note\n",
         kInlineBytes);
   }
+  return kDone;
 }
 
 }  // namespace
@@ -245,8 +246,7 @@ int TraceCommand(TraceOptions options) {
   if (absl::Status status = (*file)->Commit(); !status.ok()) {
     return ReportFailure(socket, status, false);
   }
-  Tell(options, record, timeline, Warnings(record, *ended));
-  return kDone;
+  return Tell(options, record, timeline, Warnings(record, *ended));
 }
 
 }  // namespace ringd::cli

@@ -46,7 +46,8 @@ class Context:
         ``ResourceExhaustedError`` where ``submit`` waits for room.
     submit_awaited(number, source, destination): as ``submit``, faster for what is waited for next.
     wait(operation, timeout_ms), wait_all(operations, timeout_ms): until the end; raise what went
-        wrong.
+        wrong. ``wait_all`` takes a list, and changes it: those that have ended well become
+        2**64 - 1, those that have failed 0. After a timeout or an interrupt give it the same list.
     test(operation): whether ``wait`` would return at once.
     destroy_communicator(number): this rank needs it no more; ``FailedPreconditionError`` while
         something is in flight there.

@@ -17,6 +17,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 import weakref
 from types import TracebackType
 from typing import Protocol
@@ -58,8 +59,20 @@ def _on_uncaught(
     try:
         _previous_hooks[-1](error_type, error, traceback)
     finally:
-        if not _interactive():
+        if not (_interactive() or _goes_on()):
             _end_all(why_ended(error_type, error))
+
+
+def _goes_on() -> bool:
+    """Whether the program has called the hook itself, for an exception that it has handled or that
+    ends a thread. Python calls it, perhaps through other hooks, when no frame of the program is
+    left."""
+    if threading.current_thread() is not threading.main_thread():
+        return True
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_name in ("<module>", "_run_module_as_main")
 
 
 def _at_exit() -> None:

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -158,6 +159,9 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   // False: nothing was done, since an operation that has been started uses its memory. Then the
   // communicator must fail, and settle, before the member hears that it has left.
   [[nodiscard]] bool Leave(int member);
+  // A rank of the job, here or elsewhere, has left in order: a node that none of its ranks needs
+  // may be lost.
+  void NoteLeft(Rank rank) { left_ranks_.insert(rank.value()); }
   // The name of a tensor of which a submission of the member has not ended; nothing if there is
   // none.
   std::optional<std::string> InFlightOf(int member) const;
@@ -235,8 +239,8 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   double OperationsPerSecond(Clock::time_point now) const;
   double BusyShare(Clock::time_point now) const;
 
-  // The node whose connections for data have ended, if the backend has seen that; else null. Valid
-  // as long as the membership.
+  // The node whose connections for data have ended, if the backend has seen that and not all of its
+  // ranks have left before; else null. Valid as long as the membership.
   const MemberNode* LostNode() const;
 
  private:
@@ -323,6 +327,7 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   const RanksByNode ranks_;
   std::vector<std::shared_ptr<Session>> members_;
   std::vector<bool> has_left_;  // by member
+  std::set<int> left_ranks_;    // of all nodes; perhaps also others than this communicator's
   // By member: CheckedSubmission::stream_waits of what it had reported last.
   std::vector<std::uint64_t> stream_waits_;
   bool withdrawn_ = false;

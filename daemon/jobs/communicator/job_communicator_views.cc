@@ -188,13 +188,21 @@ std::string JobCommunicator::DescribeInFlight() const {
 
 const MemberNode* JobCommunicator::LostNode() const {
   const std::optional<NodeIndex> lost = lane_->LostNode();
-  return lost.has_value() ? &membership_->nodes[static_cast<std::size_t>(lost->value())] : nullptr;
+  if (!lost.has_value()) return nullptr;
+  const MemberNode& node = membership_->nodes[static_cast<std::size_t>(lost->value())];
+  const bool left = std::ranges::all_of(node.ranks, [this](const MemberRank& rank) {
+    return left_ranks_.contains(rank.rank.value());
+  });
+  return left ? nullptr : &node;
 }
 
 absl::Status JobCommunicator::DescribeHealth() const {
   absl::Status health = lane_->Health();
   const MemberNode* const node = LostNode();
-  if (node == nullptr) return health;
+  if (node == nullptr) {
+    // A ringd may end when its ranks have left. Who waits for them hears that (Job::DescribeGone).
+    return lane_->LostNode().has_value() ? absl::OkStatus() : health;
+  }
   // The backend's words are for whoever looks into the network.
   LogInfo(health.message(), Fields());
   return absl::AbortedError(absl::StrCat(DescribeLostNode(*node), " ", DescribeInFlight()));

@@ -216,6 +216,7 @@ KeptState PlanStore::ForUser(uid_t uid) const {
 
 void PlanStore::Merge(KeptState changed, uid_t uid) {
   std::erase_if(changed.plans, [uid](const StoredPlan& plan) { return !IsKeyOf(uid, plan.nodes); });
+  if (changed.plans.empty() && changed.trials.empty() && changed.links.empty()) return;
   for (StoredPlan& plan : changed.plans) plan.tensors = TensorsKey(*plan.plan);
   MutexLock lock(mutex_);
   // What comes first is to stand first.

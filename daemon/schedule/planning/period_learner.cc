@@ -99,7 +99,9 @@ std::vector<LearnedTensor> PeriodLearner::TakeStable() {
   std::vector<std::string> stable;
   std::vector<std::string> others;
   for (const std::string& name : current_) {
-    const Observation& seen = observations_.at(name);
+    const auto found = observations_.find(name);
+    if (found == observations_.end()) continue;  // a node has named it in a Break
+    const Observation& seen = found->second;
     const bool is_stable = CanLearn(seen.meta) && seen.streak >= RequiredStreak(name);
     (is_stable ? stable : others).push_back(name);
   }

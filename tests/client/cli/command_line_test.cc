@@ -80,6 +80,16 @@ TEST_CASE("ringctl's command line: run takes all that follows as the command") {
   CHECK(bare->run.command == std::vector<std::string>{"python", "x.py", "--lr", "1"});
 }
 
+TEST_CASE("ringctl's command line: no time of run is longer than a clock can tell") {
+  for (const char* option : {"--timeout", "--grace", "--start-timeout"}) {
+    CAPTURE(option);
+    CHECK(Parse({"run", option, "86400", "--", "true"}).ok());
+    CHECK_FALSE(Parse({"run", option, "9999999999", "--", "true"}).ok());
+  }
+  CHECK(Parse({"run", "--grace", "0", "--", "true"}).ok());
+  CHECK_FALSE(Parse({"run", "--timeout", "0", "--", "true"}).ok());
+}
+
 TEST_CASE("ringctl's command line: options may stand before every command as well as behind it") {
   // What a command needs besides.
   const std::map<std::string, std::vector<const char*>> needed = {

@@ -54,10 +54,11 @@ class Workplace {
     return text.str();
   }
 
-  // ringctl with these arguments, as a shell takes them; ended after a minute.
-  Result Ringctl(const std::string& arguments) const {
-    const std::string command = "timeout -k 5 60 \"$RINGCTL\" " + arguments + " >" + folder +
-                                "/out 2>" + folder + "/err </dev/null";
+  // ringctl with these arguments, as a shell takes them, started by `through`; ended after a
+  // minute.
+  Result Ringctl(const std::string& arguments, const std::string& through = "") const {
+    const std::string command = "timeout -k 5 60 " + through + " \"$RINGCTL\" " + arguments + " >" +
+                                folder + "/out 2>" + folder + "/err </dev/null";
     const int status = std::system(command.c_str());
     return {WEXITSTATUS(status), Read("out"), Read("err")};
   }
@@ -220,14 +221,56 @@ TEST_CASE("ringctl run: a run that fails leaves no empty folders behind") {
   CHECK(std::filesystem::is_empty(place.folder + "/before"));
 }
 
+TEST_CASE("ringctl run: signals that whoever started it has ignored") {
+  const Workplace place;
+  // As nohup does; the rank's parent is ringctl.
+  const Result hung_up = place.Ringctl("run -- sh -c 'kill -HUP $PPID; sleep 0.3; echo goes on'",
+                                       "env --ignore-signal=HUP");
+  CHECK(hung_up.exit_code == 0);
+  CHECK(hung_up.out == "[0] goes on\n");
+  CHECK(place.Ringctl("run -- true", "env --ignore-signal=CHLD").exit_code == 0);
+}
+
+TEST_CASE("ringctl run: more ranks than the limit of descriptors has pipes for") {
+  const Workplace place;
+  const Result result =
+      place.Ringctl("run -n 30 -- sh -c 'ulimit -Sn'", "sh -c 'ulimit -Sn 64; exec \"$@\"' sh");
+  INFO(result.err);
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.out, Contains("[0] 64\n") && Contains("[29] 64\n"));
+}
+
+TEST_CASE("ringctl run: a ringd's place in the environment is not that of private ones") {
+  const Workplace place;
+  ::setenv("RINGD_PEER_INTERFACE", "eth7", 1);
+  ::setenv("RINGD_ADVERTISED_HOST", "no-such-host", 1);
+  const Result result = place.Ringctl("run --nodes 2 -- sh -c '\"$RINGCTL\" status --json'");
+  ::unsetenv("RINGD_PEER_INTERFACE");
+  ::unsetenv("RINGD_ADVERTISED_HOST");
+  INFO(result.err);
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.out, Contains("127.0.0.1:") && !Contains("no-such-host"));
+}
+
+TEST_CASE("ringctl: a full disk is told, whatever is written") {
+  const Workplace place;
+  for (const std::string command : {"completion bash", "version --json", "--help"}) {
+    const Result result = place.Ringctl(command, "sh -c 'exec \"$@\" >/dev/full' sh");
+    CHECK(result.exit_code == 1);
+    CHECK(result.err == "ringctl: standard output can't be written: No space left on device\n");
+  }
+}
+
 TEST_CASE("ringctl run: nothing outlives a killed ringctl") {
   const Workplace place;
+  const bool has_input = GENERATE(true, false);
   const std::string script = "echo $$ >" + place.folder + "/rank; echo $RINGD_SOCKET >" +
                              place.folder + "/socket; \"$RINGCTL\" status --json >" + place.folder +
                              "/status; sleep 50 & echo $! >" + place.folder + "/child; wait";
   const pid_t ringctl = ::fork();
   REQUIRE(ringctl >= 0);
   if (ringctl == 0) {
+    if (!has_input) ::close(STDIN_FILENO);
     ::execl(kRingctl, "ringctl", "run", "--", "sh", "-c", script.c_str(), nullptr);
     ::_exit(127);
   }

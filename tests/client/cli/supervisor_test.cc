@@ -259,6 +259,42 @@ TEST_CASE("RunRanks: a signal to ringctl goes to the ranks; a second one kills t
   }
 }
 
+TEST_CASE("RunRanks: what a shell has started has the grace time, too, when the shell has ended") {
+  Workplace place;
+  place.options().grace = seconds(30);
+  const int signal = GENERATE(SIGTERM, SIGINT);
+  const pid_t self = ::getpid();
+  std::thread user([&] {
+    const Clock::time_point deadline = Clock::now() + seconds(30);
+    while (ReadFile(place.file("ready")).empty() && Clock::now() < deadline) {
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+    ::kill(self, signal);
+  });
+  // Output that nobody relays says nothing of who is left. A shell's background jobs ignore SIGINT.
+  place.Run({R"((trap 'sleep 0.3; echo yes > $D/saved; exit' TERM
+                  echo yes > $D/ready
+                  while :; do sleep 0.05; done) > /dev/null 2>&1 &
+                 wait)"});
+  user.join();
+  CHECK(ReadFile(place.file("saved")) == "yes\n");
+}
+
+TEST_CASE("RunRanks: the time limit holds, too, if nobody reads the output") {
+  Workplace place;
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  const UniqueFd reader(ends[0]);
+  const UniqueFd writer(ends[1]);
+  place.options().standard_output = writer.get();
+  place.options().time_limit = Clock::now() + milliseconds(200);
+  const Clock::time_point start = Clock::now();
+  const RunOutcome outcome = place.Run({"exec yes", "echo $$ > $D/pid; exec sleep 60"});
+  CHECK(Clock::now() - start < seconds(10));
+  CHECK(outcome.cause == RunOutcome::Cause::kTimeLimit);
+  CHECK(IsGone(place.file("pid")));
+}
+
 TEST_CASE("RunRanks: a program that does not exist is an error that names it") {
   Workplace place;
   const absl::StatusOr<RunOutcome> outcome =

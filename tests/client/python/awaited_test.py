@@ -24,6 +24,7 @@ class Account:
         self.place = Place(0, 2, 0, 1, 0, 2, 2, 0, True, 1, "node", "0")
         self.calls: list[str] = []
         self.interrupted = interrupted
+        self.refuses_after: int | None = None
         self._specs: list[TensorSpec] = []
         self._next = 1
 
@@ -50,6 +51,8 @@ class Account:
         self.calls.append("wait done" if operations == [DONE] else f"wait for {len(operations)}")
 
     def _take(self, call: str, registration: int, source: int, destination: int) -> None:
+        if len(self.calls) == self.refuses_after:
+            raise ringd.ResourceExhaustedError("no room")
         self.calls.append(call)
         spec = self._specs[registration]
         if spec.kind == ringd.CollectiveKind.BARRIER:
@@ -129,3 +132,20 @@ def test_an_interrupt_leaves_the_tensors_with_the_job(account: Account) -> None:
         hvd.allreduce_(tensor, op=hvd.Sum, name="interrupted")
     (handle,) = jobs.current().in_flight
     assert any(kept.data_ptr() == tensor.data_ptr() for kept in handle._kept)
+
+
+def test_what_is_refused_keeps_nothing(account: Account) -> None:
+    account.refuses_after = 0
+    for call in (hvd.allreduce_, hvd.allreduce_async_):
+        with pytest.raises(ringd.ResourceExhaustedError):
+            call(torch.ones(1), op=hvd.Sum, name="refused")
+    assert not jobs.current().in_flight
+
+
+def test_of_a_group_that_is_refused_in_part_the_rest_stays_with_the_job(account: Account) -> None:
+    account.refuses_after = 1
+    tensors = [torch.ones(1), torch.ones(2)]
+    with pytest.raises(ringd.ResourceExhaustedError):
+        hvd.grouped_allreduce_(tensors, op=hvd.Sum, name="group")
+    (handle,) = jobs.current().in_flight
+    assert {kept.data_ptr() for kept in handle._kept} == {tensors[0].data_ptr()}

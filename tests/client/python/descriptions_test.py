@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
 from ringd.context import Context
-from ringd.errors import FailedPreconditionError, NotFoundError
+from ringd.errors import DeadlineExceededError, FailedPreconditionError, NotFoundError
 from ringd.torch.job import Job
 from ringd.types import CollectiveKind, DataType, Place, TensorSpec
 
@@ -19,6 +20,7 @@ class Account:
         self.in_flight: set[int] = set()
         self.registers = 0
         self.unregisters = 0
+        self.silent = False
 
     def register(self, specs: list[TensorSpec]) -> list[int]:
         self.registers += 1
@@ -34,6 +36,8 @@ class Account:
             raise FailedPreconditionError("in use")
         for number in numbers:
             del self.live[number]
+        if self.silent:
+            raise DeadlineExceededError("ringd has not answered")
 
 
 def make() -> tuple[Account, Job]:
@@ -86,6 +90,18 @@ def test_one_in_flight_is_not_given_back_until_it_has_ended() -> None:
     for extent in range(100, 200):
         job.registration(spec("x", extent))
     assert number not in account.live
+
+
+def test_numbers_that_were_given_back_are_not_used_whatever_ringd_answers() -> None:
+    account, job = make()
+    account.silent = True
+    for extent in range(Job.KEPT):
+        job.registration(spec("x", extent))
+    with pytest.raises(DeadlineExceededError):
+        job.registration(spec("x", Job.KEPT))
+    assert account.unregisters == 1
+    for extent in range(Job.KEPT // 2):
+        assert account.live[job.registration(spec("x", extent))] == spec("x", extent)
 
 
 def test_a_list_in_which_one_name_has_many_descriptions_gets_all_of_them() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import ringd
@@ -72,6 +73,7 @@ def test_the_hook_tells_and_the_end_of_the_process_does_if_the_hook_was_replaced
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     error = ValueError("no such file")
+    monkeypatch.setattr(exits, "_goes_on", lambda: False)
     exits._on_uncaught(ValueError, error, None)
     monkeypatch.setattr(sys, "last_value", error, raising=False)
     exits._at_exit()
@@ -79,6 +81,54 @@ def test_the_hook_tells_and_the_end_of_the_process_does_if_the_hook_was_replaced
     exits._at_exit()
     words = "ended by an uncaught exception: ValueError: no such file"
     assert place.told == [words, words, "closed"]
+
+
+_REPORTING = """
+import sys, threading
+from ringd import exits
+
+
+class Place:
+    def abandon(self, why): print("abandoned")
+    def close(self): print("closed")
+
+
+def fail():
+    raise ValueError("handled")
+
+
+def report():
+    try:
+        fail()
+    except ValueError:
+        sys.excepthook(*sys.exc_info())
+
+
+place = Place()
+exits.watch(place)
+"""
+
+
+@pytest.mark.parametrize(
+    ("rest", "told"),
+    [
+        ("report(); print('goes on')", ["goes on", "closed"]),
+        ("thread = threading.Thread(target=report); thread.start(); thread.join()", ["closed"]),
+        ("fail()", ["abandoned", "abandoned"]),
+        ("ours = sys.excepthook; sys.excepthook = lambda *what: ours(*what); fail()", ["abandoned"] * 2),
+    ],
+    ids=["handled", "thread", "uncaught", "through-another-hook"],
+)
+@pytest.mark.parametrize("how", ["file", "module"])
+def test_an_exception_that_is_only_reported_ends_nothing(
+    tmp_path: Path, how: str, rest: str, told: list[str]
+) -> None:
+    (tmp_path / "reporting.py").write_text(_REPORTING + rest)
+    start = ["reporting.py"] if how == "file" else ["-m", "reporting"]
+    ended = subprocess.run(
+        [sys.executable, *start], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.stdout.splitlines() == told, ended.stderr
 
 
 _BUSY_AT_THE_END = """

@@ -7,12 +7,15 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import ringd
 import ringd.torch as hvd
 import torch
 from ringd import _ringd
+from ringd.torch import job as jobs
 from ringd.torch.gradient_reduction import names_of
+from ringd.torch.job import Job
 from ringd.torch.names import AutomaticNames
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -86,6 +89,41 @@ def test_everything_says_when_init_is_missing() -> None:
         with pytest.raises(ringd.FailedPreconditionError, match=r"init\(\)"):
             call()
     hvd.shutdown()  # without init: nothing to do
+
+
+def test_shutdown_while_init_waits_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As from a signal's handler, which runs in init's wait for other ranks."""
+
+    class Waiting:
+        def __init__(self, **_: object) -> None:
+            hvd.shutdown()
+            raise ringd.DeadlineExceededError("rank 1 has not come")
+
+    monkeypatch.setattr(jobs, "Context", Waiting)
+    with pytest.raises(ringd.DeadlineExceededError):
+        hvd.init()
+    assert not hvd.is_initialized()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shape"),
+    [
+        ((3, 4), (3, 4)),
+        (((3, 4),), (3, 4)),
+        ((numpy.int64(3), 4), (3, 4)),
+        ((numpy.int64(3),), (3,)),
+        ((torch.Size([2]),), (2,)),
+        ((numpy.array([2, 3]),), (2, 3)),
+        ((), ()),
+    ],
+)
+def test_any_integer_is_an_extent(
+    job: Job, monkeypatch: pytest.MonkeyPatch, arguments: tuple[Any, ...], shape: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr(jobs, "_job", job)
+    assert hvd.empty(*arguments).shape == shape
+    with pytest.raises(TypeError):
+        hvd.empty(3, 4.0)  # type: ignore[arg-type]
 
 
 def test_op_and_average_exclude_each_other() -> None:

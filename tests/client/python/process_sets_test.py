@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import gc
 import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -389,3 +390,15 @@ def test_init_again_names_sets_that_are_not_there(account: Account) -> None:
     hvd.add_process_set(pair)
     hvd.init(process_sets=[pair, hvd.global_process_set])
     hvd.init(process_sets="dynamic")
+
+
+def test_what_a_dropped_optimizer_left_in_flight_keeps_no_set_from_being_removed(account: Account) -> None:
+    pair = hvd.add_process_set([0, 2])
+    parameter = torch.nn.Parameter(torch.ones(3))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=0.1), process_set=pair)
+    parameter.sum().backward()
+    del optimizer
+    gc.collect()
+    assert jobs.current().left
+    assert hvd.remove_process_set(pair)
+    assert not jobs.current().in_flight

@@ -26,6 +26,16 @@ TEST_CASE("Measurements: come back from the wire as they were") {
   CHECK(back->readiness == Some().readiness);
 }
 
+TEST_CASE("Measurements: what a job's standstill of days makes of them is not told") {
+  NodeMeasurements measurements = Some();
+  measurements.link[0].time = std::chrono::hours(25);
+  measurements.readiness[1].offset = std::chrono::hours(25);
+  const auto back = FromProto(ToProto(measurements).measurements());
+  REQUIRE(back.ok());
+  CHECK(back->link == std::vector(1, Some().link[1]));
+  CHECK(back->readiness == std::vector(1, Some().readiness[0]));
+}
+
 TEST_CASE("Measurements: what no sound peer sends is refused") {
   v1::Measurements message = ToProto(Some()).measurements();
   SECTION("no bytes") { message.mutable_link(0)->set_bytes(0); }

@@ -79,6 +79,34 @@ ONE_AFTER_ANOTHER = """
     run(main)
 """
 
+# The ranks of the second node leave, and it goes; the others have a communicator of their own.
+OTHERS_GO_ON = """
+    import os
+    import time
+
+    from trainer import Trainer, run, say
+
+
+    def main():
+        trainer = Trainer()
+        assert trainer.all_reduce("warm-up", count=1000) == trainer.size
+        if trainer.rank == 1:
+            trainer.context.close()
+            say("left")
+            return
+        communicator = trainer.context.create_communicator("others", [0, 2])
+        assert trainer.all_reduce("before", communicator=communicator) == 2
+        say("ready")
+        while not os.path.exists(os.environ["GONE"]):
+            time.sleep(0.01)
+        for step in range(100):
+            assert trainer.all_reduce("after", count=100_000, communicator=communicator) == 2
+            time.sleep(0.02)
+
+
+    run(main)
+"""
+
 THREE_TIMES = """
     import time
 
@@ -129,6 +157,23 @@ def test_ranks_may_leave_one_after_another(cluster: Cluster, layout: list[int]) 
     job = start_trainers(cluster, ONE_AFTER_ANOTHER, layout)
     job.expect_success()
     assert "ringd:" not in job.transcript()
+
+
+@pytest.mark.parametrize("goes", ["in order", "killed"])
+def test_a_node_whose_ranks_have_left_may_go(cluster: Cluster, goes: str) -> None:
+    nodes = cluster.start_nodes(3)
+    gone = cluster.folder / "gone"
+    job = start_trainers(cluster, OTHERS_GO_ON, [1, 1, 1], environment={"GONE": str(gone)})
+    wait_for_event(job.ranks[1], "left")
+    for rank in (job.ranks[0], job.ranks[2]):
+        wait_for_event(rank, "ready")
+    assert job.ranks[1].wait() == 0
+    if goes == "in order":
+        assert nodes[1].terminate() == 0
+    else:
+        nodes[1].kill()
+    gone.touch()
+    job.expect_success()
 
 
 @pytest.mark.parametrize("layout", [[3], [2, 1]], ids=str)

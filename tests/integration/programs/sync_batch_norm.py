@@ -91,6 +91,20 @@ check(uneven, (6, 5), track_running_stats=False)
 check(uneven, (6, 5), dtype=torch.float64, tolerance=1e-10)
 check(uneven, (6, 5), dtype=torch.bfloat16, tolerance=3e-2)
 
+# Either may be missing, or frozen.
+for missing in ("weight", "bias"):
+    for frozen in (False, True):
+        part = hvd.SyncBatchNorm(CHANNELS)
+        if frozen:
+            getattr(part, missing).requires_grad_(False)
+        else:
+            setattr(part, missing, None)
+        (data,) = batches([4 + RANK], (), torch.float32, 0)
+        (part(data.requires_grad_()) * data.detach()).sum().backward()
+        other = part.bias if missing == "weight" else part.weight
+        assert data.grad is not None
+        assert other.grad is not None
+
 # A copy is a module of its own; both may be used in one step. Inputs may need no gradient.
 first = hvd.SyncBatchNorm(CHANNELS)
 second = copy.deepcopy(first)

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import ctypes
 import math
+import operator
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any, SupportsIndex
 
 import torch
 
 from ringd.torch.job import Job, current
 
 
-def empty(*shape: int | Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
+def empty(*shape: SupportsIndex | Iterable[SupportsIndex], dtype: torch.dtype | None = None) -> torch.Tensor:
     """As ``torch.empty``, in the arena: memory shared with ringd, from which tensors are reduced
     without a copy.
 
@@ -24,11 +26,9 @@ def empty(*shape: int | Sequence[int], dtype: torch.dtype | None = None) -> torc
     tensor stays valid, but is ordinary memory to a later job.
     ``ResourceExhaustedError`` if the arena is full; the message names its limit and the setting.
     """
-    if len(shape) == 1 and not isinstance(shape[0], int):
-        extents = tuple(shape[0])
-    else:
-        extents = tuple(extent for extent in shape if isinstance(extent, int))
-    return allocate(current(), extents, dtype or torch.get_default_dtype())
+    extents: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], Iterable) else shape
+    # NumPy's integers, too.
+    return allocate(current(), tuple(map(operator.index, extents)), dtype or torch.get_default_dtype())
 
 
 def allocate(job: Job, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:

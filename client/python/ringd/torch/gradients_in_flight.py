@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import time
 
 from ringd.errors import RingdError
 from ringd.torch.gradient_slot import GradientSlot
 from ringd.torch.job import Job
 from ringd.types import OPERATION_DONE
+
+PATIENCE_S = 5.0
 
 
 def wait(pending: dict[GradientSlot, None], job: Job | None, changed: set[GradientSlot]) -> RingdError | None:
@@ -84,6 +87,16 @@ def end_left(job: Job) -> None:
                 slot.discard()
             with contextlib.suppress(ValueError):  # another thread has come first
                 job.left.remove(slot)
+
+
+def await_left(job: Job, communicator: int) -> None:
+    """Lets go of what has been left in flight on a communicator, which ends soon: the other ranks
+    have submitted it, too. Not of what still goes on after ``PATIENCE_S``."""
+    deadline = time.monotonic() + PATIENCE_S
+    end_left(job)
+    while any(slot.communicator == communicator for slot in job.left) and time.monotonic() < deadline:
+        time.sleep(0.002)
+        end_left(job)
 
 
 def discard(pending: dict[GradientSlot, None], slot: GradientSlot) -> None:

@@ -154,14 +154,19 @@ class Job:
         except FailedPreconditionError:
             self._registrations.update(leaving)
             rest = list(leaving)
+            leaving = {}
             half = len(rest) // 2
             if half > 0:
                 self._give_back_idle(rest[:half], unless_asked=unless_asked)
                 self._give_back_idle(rest[half:], unless_asked=unless_asked)
             return
-        except BaseException:
-            self._registrations.update(leaving)
-            raise
+        finally:
+            # Whatever else has gone wrong, libringd knows them no more; one that it does know would
+            # get its number again.
+            self._forget(leaving)
+
+    def _forget(self, leaving: dict[TensorSpec, int]) -> None:
+        """What has been taken out of the registrations."""
         self._asked.difference_update(leaving.values())
         for spec in leaving:
             key = _key(spec)
@@ -194,7 +199,10 @@ def _key(spec: TensorSpec) -> tuple[int, str]:
     return spec.communicator, spec.name
 
 
+# Held while `_job` changes; not while a context is opened, which may take long, and in which a
+# signal's handler may call shutdown().
 _lock = threading.Lock()
+_opening = threading.RLock()  # one context at a time
 _job: Job | None = None
 _parents_place: Place | None = None  # when it forked this process
 
@@ -271,16 +279,19 @@ def init(
 def _enter(options: dict[str, Any]) -> bool:
     """False if this process has a place already."""
     global _job
-    with _lock:
+    with _opening:
         if _job is not None:
             return False
-        _job = Job(Context(**horovod_variables.options(os.environ, options), **options))
+        job = Job(Context(**horovod_variables.options(os.environ, options), **options))
+        with _lock:
+            _job = job
     return True
 
 
 def shutdown() -> None:
-    """Leaves the job. Operations in flight end with ``CancelledError``, but results for which
-    streams of a GPU wait are waited for; ``init`` may be called again."""
+    """Leaves the job; does nothing while ``init`` has not returned. Operations in flight end with
+    ``CancelledError``, but results for which streams of a GPU wait are waited for; ``init`` may be
+    called again."""
     global _job
     with _lock:
         job, _job = _job, None
@@ -366,11 +377,12 @@ def is_homogeneous() -> bool:
 def _in_forked_child() -> None:
     """The place is the parent's, and the child can take none while it has one: see ringd.h. What it
     is can still be asked."""
-    global _job, _lock, _parents_place
+    global _job, _lock, _opening, _parents_place
     if _job is not None:
         _parents_place = _job.place
     _job = None
     _lock = threading.Lock()
+    _opening = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_in_forked_child)

@@ -172,7 +172,17 @@ class Handle(Generic[Result]):
         self._kept += (source, destination)
         context = self._job.context
         submit = context.submit_awaited if awaited else context.submit
-        self._operations.append(submit(registration, source.data_ptr(), destination.data_ptr()))
+        try:
+            operation = submit(registration, source.data_ptr(), destination.data_ptr())
+        except RingdError:
+            del self._kept[-2:]  # nothing has been submitted
+            raise
+        self._operations.append(operation)
+
+    def let_go_if_unused(self) -> None:
+        """If nothing has been submitted, so that nobody will synchronize it."""
+        if not (self._operations or self._on_device or self._kept):
+            self._job.in_flight.discard(self)
 
     def afterwards(self, action: Callable[[], None]) -> None:
         """Runs when all operations have succeeded, or their stream waits for them, in the thread
@@ -238,11 +248,15 @@ def start(
     handle = Handle(job, result, specs[0].communicator if specs else 0)
     # If one is refused, those before it are on their way: the handle stays with the job and keeps
     # their memory.
-    for registration, spec, (_, source, destination) in zip(registrations, specs, work, strict=True):
-        if spec.memory == Memory.HOST and cuda_streams.is_on_gpu(source):
-            _submit_copy(handle, registration, source, destination, awaited)
-        else:
-            _submit(handle, registration, spec.memory, source, destination, awaited)
+    try:
+        for registration, spec, (_, source, destination) in zip(registrations, specs, work, strict=True):
+            if spec.memory == Memory.HOST and cuda_streams.is_on_gpu(source):
+                _submit_copy(handle, registration, source, destination, awaited)
+            else:
+                _submit(handle, registration, spec.memory, source, destination, awaited)
+    except RingdError:
+        handle.let_go_if_unused()
+        raise
     return handle
 
 

@@ -17,6 +17,7 @@ from ringd.errors import (
     InvalidArgumentError,
     RingdError,
 )
+from ringd.torch import gradients_in_flight
 from ringd.torch.job import Communicator, Job, current, is_current, is_initialized, known_place, place
 from ringd.torch.operations import allreduce_spec, start, synchronize
 from ringd.types import ReduceOp
@@ -258,6 +259,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
         communicator = registered.communicator
         if communicator is not None:
             job.device.finish(communicator.number)
+            gradients_in_flight.await_left(job, communicator.number)
         busy = communicator is not None and job.has_in_flight(communicator.number)
         busy_ranks = _ranks_that(job, busy)
         if busy_ranks:

@@ -113,6 +113,7 @@ class _Normalize(torch.autograd.Function):
         mean, variance, count = _statistics(input, name, process_set)
         scale = torch.rsqrt(variance + eps)
         context.save_for_backward(input, weight, mean, scale)
+        context.bias_dtype = None if bias is None else bias.dtype
         context.count = count
         context.name = name
         context.process_set = process_set
@@ -147,9 +148,14 @@ class _Normalize(torch.autograd.Function):
             of_input = gradient - _channels(means[0], gradient) - normalized * _channels(means[1], gradient)
             of_input = of_input * _channels(scale if weight is None else scale * weight, gradient)
             of_input = of_input.to(input.dtype)
-        if weight is None:
-            return of_input, None, None, None, None, None
-        return of_input, of_weight.to(weight.dtype), of_bias.to(weight.dtype), None, None, None
+        return (
+            of_input,
+            of_weight.to(weight.dtype) if context.needs_input_grad[1] else None,
+            of_bias.to(context.bias_dtype) if context.needs_input_grad[2] else None,
+            None,
+            None,
+            None,
+        )
 
 
 def _statistics(
