@@ -1,22 +1,17 @@
 #include "daemon/rpc/user_server.h"
 
-#include <fcntl.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_posix.h>
-#include <sys/socket.h>
 
-#include <deque>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/rpc/grpc_deadline.h"
 #include "daemon/rpc/services.h"
-#include "proto/base/mutex.h"
 #include "proto/rpc/admin.grpc.pb.h"
 #include "proto/rpc/client.grpc.pb.h"
 
@@ -64,49 +59,13 @@ absl::StatusOr<std::unique_ptr<UserServer>> UserServer::Start(EngineControl* eng
   return std::unique_ptr<UserServer>(new UserServer(std::move(impl)));
 }
 
-// Ends of connections that their owners have given up.
-class UserServer::Ended {
- public:
-  void Add(UniqueFd end) ABSL_LOCKS_EXCLUDED(mutex_) {
-    const MutexLock lock(mutex_);
-    ends_.push_back(std::move(end));
-    if (ends_.size() <= kMostEnded) return;
-    ::shutdown(ends_.front().get(), SHUT_RDWR);
-    ends_.pop_front();
-  }
-
- private:
-  Mutex mutex_;
-  std::deque<UniqueFd> ends_ ABSL_GUARDED_BY(mutex_);
-};
-
-// What AddConnection returns.
-class UserServer::Connection {
- public:
-  Connection(std::shared_ptr<const void> counted, std::shared_ptr<Ended> ended, UniqueFd end)
-      : counted_(std::move(counted)), ended_(std::move(ended)), end_(std::move(end)) {}
-  ~Connection() {
-    if (end_.valid()) ended_->Add(std::move(end_));
-  }
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
-
- private:
-  const std::shared_ptr<const void> counted_;
-  const std::shared_ptr<Ended> ended_;
-  UniqueFd end_;
-};
-
-UserServer::UserServer(std::unique_ptr<Impl> impl)
-    : impl_(std::move(impl)), ended_(std::make_shared<Ended>()) {}
+UserServer::UserServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 UserServer::~UserServer() { Shutdown(Clock::now()); }
 
 std::shared_ptr<const void> UserServer::AddConnection(UniqueFd socket) {
-  auto connection = std::make_shared<Connection>(
-      connections_, ended_, UniqueFd(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0)));
   grpc::AddInsecureChannelFromFd(impl_->server.get(), socket.Release());
-  return connection;
+  return connections_;
 }
 
 void UserServer::SetServing(bool serving) {

@@ -2,7 +2,6 @@
 #ifndef RINGD_DAEMON_RPC_USER_SERVER_H_
 #define RINGD_DAEMON_RPC_USER_SERVER_H_
 
-#include <cstddef>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -21,8 +20,6 @@ namespace ringd {
 // Ownership: owns the connections; the engine is borrowed and outlives this.
 class UserServer {
  public:
-  static constexpr std::size_t kMostEnded = 32;
-
   static absl::StatusOr<std::unique_ptr<UserServer>> Start(EngineControl* engine,
                                                            const Caller& caller,
                                                            std::shared_ptr<UserCalls> calls);
@@ -31,8 +28,7 @@ class UserServer {
   ~UserServer();
 
   // `socket` is connected and non-blocking. Whoever knows when the connection ends keeps what is
-  // returned until then. Afterwards its last answers may still be read; but the client's end may
-  // stay open, so of those that have ended only the latest kMostEnded are left to it.
+  // returned until then.
   std::shared_ptr<const void> AddConnection(UniqueFd socket);
 
   // True if nobody keeps a connection any more.
@@ -45,13 +41,10 @@ class UserServer {
 
  private:
   class Impl;
-  class Ended;
-  class Connection;
   explicit UserServer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
   // Copies of it are handed out, one for each connection.
   std::shared_ptr<const void> connections_ = std::make_shared<int>();
-  std::shared_ptr<Ended> ended_;
 };
 
 }  // namespace ringd

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -48,8 +49,7 @@ bool AnyAlive(const std::set<pid_t>& groups, int signal) {
       continue;
     }
     std::ifstream file(entry->path() / "stat");
-    std::string stat;
-    std::getline(file, stat);
+    const std::string stat(std::istreambuf_iterator<char>(file), {});
     if (IsAliveIn(stat, groups, signal)) return true;
   }
   return false;
