@@ -42,12 +42,6 @@ int Job::PositionOf(const Member& member) const {
   return static_cast<int>(std::distance(members_.begin(), members_.find(member.local_rank)));
 }
 
-bool Job::AllHaveLeft() const {
-  return std::ranges::all_of(members_, [](const auto& entry) {
-    return entry.second.left && entry.second.lost_reason.empty();
-  });
-}
-
 bool Job::Finished() const {
   const bool all_gone = std::all_of(members_.begin(), members_.end(), [](const auto& entry) {
     return entry.second.session == nullptr && !entry.second.lost_since.has_value();

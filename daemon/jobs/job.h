@@ -290,7 +290,6 @@ class Job {
   std::size_t AdvanceProbe();
   void EndProbe();
   void OnRanksLeft(const v1::RanksLeft& message, Clock::time_point now);
-  void NoteLeft(Rank rank);
   void OnOrderInquiry(CommunicatorPart& part, const v1::OrderInquiry& inquiry,
                       Clock::time_point now);
   void OnStallInquiry(CommunicatorPart& part, const v1::StallInquiry& inquiry);

@@ -55,7 +55,7 @@ bool Job::Leave(const Session& session, Clock::time_point now) {
                      options_.job_id, "' (shutdown) ", DescribeInFlight())));
     Settle();
   }
-  NoteLeft(member->rank);
+  left_ranks_.push_back(member->rank.value());
   last_left_ = now;
   leave_is_long_ago_ = false;
   if (link_ != nullptr && state_ == State::kRunning) {
@@ -84,15 +84,16 @@ void Job::OnRanksLeft(const v1::RanksLeft& message, Clock::time_point now) {
   anyone_left_ = true;
   for (const int rank : message.ranks()) {
     if (static_cast<int>(left_ranks_.size()) >= options_.size) break;
-    NoteLeft(Rank(rank));
+    left_ranks_.push_back(rank);
     agreement_.OnLeft(rank);
   }
   last_left_ = now;
 }
 
-void Job::NoteLeft(Rank rank) {
-  left_ranks_.push_back(rank.value());
-  for (CommunicatorPart* const part : Parts()) part->communicator->NoteLeft(rank);
+bool Job::AllHaveLeft() const {
+  return std::ranges::all_of(members_, [](const auto& entry) {
+    return entry.second.left && entry.second.lost_reason.empty();
+  });
 }
 
 void Job::OnSessionLost(const Session& session, const std::string& reason, bool for_cause,

@@ -85,10 +85,12 @@ absl::Status Job::Begin(CommunicatorPart& part) {
   options.devices = options_.devices;
   options.connect_patience = options_.start_timeout;
   options.operation_timeout = options_.operation_timeout;
+  options.has_left = [this](Rank rank) {
+    return std::ranges::find(left_ranks_, rank.value()) != left_ranks_.end();
+  };
   options.scheduler.first_rank = here.ranks.front().rank;
   part.communicator = std::make_unique<JobCommunicator>(
       std::move(options), part.membership, std::move(sessions), *std::move(way), link_.get());
-  for (const int rank : left_ranks_) part.communicator->NoteLeft(Rank(rank));
   return absl::OkStatus();
 }
 

@@ -9,7 +9,6 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <set>
@@ -19,6 +18,7 @@
 #include "client/cli/processes/line_assembler.h"
 #include "client/cli/processes/output_sink.h"
 #include "client/cli/processes/process_groups.h"
+#include "client/cli/processes/signals.h"
 #include "proto/base/errno_status.h"
 #include "proto/base/unique_fd.h"
 
@@ -36,22 +36,10 @@ constexpr milliseconds kGroupsInterval{20};
 constexpr std::size_t kPieceBytes = 65536;
 constexpr int kPiecesInPipe = 16;
 
-sigset_t SetOf(std::initializer_list<int> signals) {
+sigset_t ChildEnds() {
   sigset_t set;
   ::sigemptyset(&set);
-  for (const int signal : signals) ::sigaddset(&set, signal);
-  return set;
-}
-
-bool IsIgnored(int signal) {
-  struct sigaction action {};
-  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
-// Who starts a program with SIGHUP ignored, as nohup does, wants it to outlive the terminal.
-sigset_t Interrupts() {
-  sigset_t set = SetOf({SIGINT, SIGTERM, SIGHUP});
-  if (IsIgnored(SIGHUP)) ::sigdelset(&set, SIGHUP);
+  ::sigaddset(&set, SIGCHLD);
   return set;
 }
 
@@ -76,7 +64,7 @@ class Supervisor {
   explicit Supervisor(const SupervisorOptions& options)
       : options_(options),
         signals_(MakeSignalFd(Interrupts())),
-        child_ends_(MakeSignalFd(SetOf({SIGCHLD}))),
+        child_ends_(MakeSignalFd(ChildEnds())),
         output_(options.standard_output, signals_.get(), [this] { return GoesOnBesideReader(); }),
         errors_(options.standard_error, signals_.get(), [this] { return GoesOnBesideReader(); }) {}
 
@@ -378,24 +366,6 @@ class Supervisor {
 };
 
 }  // namespace
-
-void PrepareSignals() {
-  sigset_t set = Interrupts();
-  ::sigaddset(&set, SIGCHLD);
-  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  ::signal(SIGPIPE, SIG_IGN);
-  // Else the kernel would reap what has ended.
-  ::signal(SIGCHLD, SIG_DFL);
-}
-
-int PendingSignal() {
-  sigset_t pending;
-  ::sigpending(&pending);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    if (::sigismember(&pending, signal) == 1) return signal;
-  }
-  return 0;
-}
 
 absl::StatusOr<RunOutcome> RunRanks(const std::vector<RankCommand>& commands,
                                     const SupervisorOptions& options) {

@@ -62,20 +62,10 @@ struct SupervisorOptions {
   std::function<void(const RankEnd&)> on_failure = [](const RankEnd&) {};  // not after SIGTERM
 };
 
-// Blocks SIGINT, SIGTERM, SIGHUP and SIGCHLD in the calling thread, and ignores SIGPIPE. Must
-// happen before other threads exist, which inherit it: RunRanks reads the signals from a
-// descriptor. A SIGHUP that is ignored stays so (nohup), and SIGCHLD does not: without it nobody
-// would hear how ranks end.
-void PrepareSignals();
-
-// SIGINT, SIGTERM or SIGHUP if one of them has come since PrepareSignals and was not handled,
-// else 0.
-int PendingSignal();
-
 // Runs all commands at once and returns when they and what they started in their process groups
-// have ended. A signal is passed on to the ranks; a second one kills them. What ranks have left in
-// their groups has `grace` to end after they were told to, and half a second if nobody was; what
-// ignores that is killed at once.
+// have ended. Needs PrepareSignals (signals.h). A signal is passed on to the ranks; a second one
+// kills them. What ranks have left in their groups has `grace` to end after they were told to, and
+// half a second if nobody was; what ignores that is killed at once.
 //   Error: a rank could not be started; those that had been are ended.
 absl::StatusOr<RunOutcome> RunRanks(const std::vector<RankCommand>& commands,
                                     const SupervisorOptions& options);

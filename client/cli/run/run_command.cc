@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/processes/guardian.h"
 #include "client/cli/processes/inherited.h"
+#include "client/cli/processes/signals.h"
 #include "client/cli/processes/supervisor.h"
 #include "client/cli/query/admin_client.h"
 #include "client/cli/query/exit_code.h"

@@ -10,7 +10,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -78,6 +77,8 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
     // Of one besides that of all ranks: where its operations are noted; null: they are not. Must
     // be there until Fail, or until this ends.
     OperationTrace* trace = nullptr;
+    // Whether a rank of the job, on any node, has left in order. What it borrows must outlive this.
+    std::function<bool(Rank)> has_left = [](Rank) { return false; };
     std::vector<int> positions;  // then: of the members, among those of the job on this node
     std::chrono::nanoseconds connect_patience{};   // DeviceLane::Options'
     std::chrono::nanoseconds operation_timeout{};  // likewise
@@ -159,9 +160,6 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   // False: nothing was done, since an operation that has been started uses its memory. Then the
   // communicator must fail, and settle, before the member hears that it has left.
   [[nodiscard]] bool Leave(int member);
-  // A rank of the job, here or elsewhere, has left in order: a node that none of its ranks needs
-  // may be lost.
-  void NoteLeft(Rank rank) { left_ranks_.insert(rank.value()); }
   // The name of a tensor of which a submission of the member has not ended; nothing if there is
   // none.
   std::optional<std::string> InFlightOf(int member) const;
@@ -327,7 +325,6 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   const RanksByNode ranks_;
   std::vector<std::shared_ptr<Session>> members_;
   std::vector<bool> has_left_;  // by member
-  std::set<int> left_ranks_;    // of all nodes; perhaps also others than this communicator's
   // By member: CheckedSubmission::stream_waits of what it had reported last.
   std::vector<std::uint64_t> stream_waits_;
   bool withdrawn_ = false;

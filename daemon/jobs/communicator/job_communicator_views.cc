@@ -190,9 +190,8 @@ const MemberNode* JobCommunicator::LostNode() const {
   const std::optional<NodeIndex> lost = lane_->LostNode();
   if (!lost.has_value()) return nullptr;
   const MemberNode& node = membership_->nodes[static_cast<std::size_t>(lost->value())];
-  const bool left = std::ranges::all_of(node.ranks, [this](const MemberRank& rank) {
-    return left_ranks_.contains(rank.rank.value());
-  });
+  const bool left = std::ranges::all_of(
+      node.ranks, [this](const MemberRank& rank) { return options_.has_left(rank.rank); });
   return left ? nullptr : &node;
 }
 

@@ -18,6 +18,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/cli/processes/signals.h"
 #include "proto/base/unique_fd.h"
 
 namespace ringd::cli {

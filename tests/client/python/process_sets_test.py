@@ -394,9 +394,9 @@ def test_init_again_names_sets_that_are_not_there(account: Account) -> None:
 
 def test_what_a_dropped_optimizer_left_in_flight_keeps_no_set_from_being_removed(account: Account) -> None:
     pair = hvd.add_process_set([0, 2])
-    parameter = torch.nn.Parameter(torch.ones(3))
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=0.1), process_set=pair)
-    parameter.sum().backward()
+    weight = parameter(1.0)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=0.1), process_set=pair)
+    weight.sum().backward()
     del optimizer
     gc.collect()
     assert jobs.current().left
