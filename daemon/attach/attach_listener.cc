@@ -129,12 +129,13 @@ void AttachListener::Run() {
         if (stopping_.load(std::memory_order_relaxed)) {
           pending_.clear();
           grpc_connections_.clear();
+          session_connections_.clear();
           return;
         }
         ServeParked();
       } else if (key == kListenKey) {
         AcceptAll();
-      } else if (!EndGrpcConnection(key)) {
+      } else if (!EndGrpcConnection(key) && !EndSessionConnection(key)) {
         Advance(key);
       }
     }
@@ -150,6 +151,18 @@ bool AttachListener::EndGrpcConnection(std::uint64_t key) {
   if (found == grpc_connections_.end()) return false;
   epoll_.Unwatch(found->second.watch.get());
   grpc_connections_.erase(found);
+  return true;
+}
+
+bool AttachListener::EndSessionConnection(std::uint64_t key) {
+  auto found = session_connections_.find(key);
+  if (found == session_connections_.end()) found = session_connections_.find(key - 1);
+  if (found == session_connections_.end()) return false;
+  SessionConnection& ended = found->second;
+  epoll_.Unwatch(ended.watch.get());
+  if (ended.process.valid()) epoll_.Unwatch(ended.process.get());
+  ::shutdown(ended.watch.get(), SHUT_RDWR);  // gRPC's thread closes its own then
+  session_connections_.erase(found);
   return true;
 }
 

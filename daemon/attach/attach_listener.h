@@ -45,7 +45,8 @@ struct AttachCallbacks {
   // If the client turns out to have gone, its lifeline hangs up as it would at any later time.
   std::function<void(std::unique_ptr<SessionResources>)> on_attached;
   // A connected, non-blocking socket whose first bytes are or will be gRPC's, and the kernel's word
-  // on whose it is. What is returned is kept until the connection has ended.
+  // on whose it is. What is returned is kept until the connection has ended, a session's own as well
+  // as others.
   std::function<std::shared_ptr<const void>(UniqueFd, const AdmittedUser&)> on_grpc_connection;
   // The same, of a user who is not admitted: for a server that says so to every call.
   std::function<void(UniqueFd)> on_refused_grpc_connection;
@@ -114,7 +115,17 @@ class AttachListener {
     bool admitted = false;
     std::shared_ptr<const void> served;
   };
-  // Keys of the epoll set: the two below, and a number for each connection in order of arrival.
+  // The same of a session's. It ends when its trainer closes it or has ended: what that has forked
+  // may have it open still. Until then it counts as one of the user's sessions, also when the
+  // session itself is over, or a trainer that attaches again and again could have any number.
+  struct SessionConnection {
+    UniqueFd watch;
+    UniqueFd process;  // may be invalid, as SessionResources::pidfd
+    std::shared_ptr<const void> place;
+    std::shared_ptr<const void> served;
+  };
+  // Keys of the epoll set: the two below, and a number for each connection in order of arrival. That
+  // of a session's process is the next one after its connection's.
   static constexpr std::uint64_t kListenKey = 0;
   static constexpr std::uint64_t kWakeKey = 1;
 
@@ -141,10 +152,13 @@ class AttachListener {
              const UserVerdict& verdict);
   std::optional<UserVerdict> Judge(const PeerCredentials& peer);
   void ServeGrpc(PendingConnection connection, const UserVerdict& verdict);
-  // False: there is none of this key.
+  // These two: false if there is none of this key.
   bool EndGrpcConnection(std::uint64_t key);
+  bool EndSessionConnection(std::uint64_t key);
   void ServeAttach(PendingConnection connection, const UserVerdict& verdict);
   absl::Status TryAttach(PendingConnection& connection, const UserVerdict& verdict);
+  absl::Status KeepSessionConnection(UniqueFd socket, const SessionResources& session,
+                                     const AdmittedUser& user);
   absl::Status CheckGrpcLimits(uid_t uid) const;
   bool HasRoomForRefused() const;
   void LogConnection(absl::string_view what, const PeerCredentials& peer);
@@ -166,6 +180,7 @@ class AttachListener {
   // The thread's own.
   std::map<std::uint64_t, PendingConnection> pending_;  // in order of arrival, so of deadlines
   std::map<std::uint64_t, GrpcConnection> grpc_connections_;
+  std::map<std::uint64_t, SessionConnection> session_connections_;
   std::uint64_t next_key_ = kWakeKey + 1;
   std::uint32_t next_session_ = 1;
   Clock::time_point accept_again_ = Clock::time_point::max();  // not max: accepting is paused

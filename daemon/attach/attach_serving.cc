@@ -142,6 +142,27 @@ void AttachListener::ServeAttach(PendingConnection connection, const UserVerdict
   RefuseAttach(connection.socket(), status);
 }
 
+absl::Status AttachListener::KeepSessionConnection(UniqueFd socket, const SessionResources& session,
+                                                   const AdmittedUser& user) {
+  const std::uint64_t key = next_key_;
+  next_key_ += 2;
+  SessionConnection kept;
+  kept.watch.Reset(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
+  if (!kept.watch.valid() || !epoll_.Watch(kept.watch.get(), 0, key)) {
+    return ErrnoStatus(errno, "watching a session's connection");
+  }
+  if (session.pidfd.valid()) {
+    kept.process.Reset(::fcntl(session.pidfd.get(), F_DUPFD_CLOEXEC, 0));
+    if (!kept.process.valid() || !epoll_.Watch(kept.process.get(), EPOLLIN, key + 1)) {
+      return ErrnoStatus(errno, "watching a session's process");
+    }
+  }
+  kept.place = session.admission;
+  kept.served = callbacks_.on_grpc_connection(std::move(socket), user);
+  session_connections_.emplace(key, std::move(kept));
+  return absl::OkStatus();
+}
+
 absl::Status AttachListener::TryAttach(PendingConnection& connection, const UserVerdict& verdict) {
   if (absl::Status status = CheckVersion(connection); !status.ok()) return status;
   if (!verdict.admitted.ok()) return verdict.admitted;
@@ -161,9 +182,10 @@ absl::Status AttachListener::TryAttach(PendingConnection& connection, const User
   ++next_session_;
 
   // The lobby and the gRPC server have the session before its client can use it.
-  const PeerCredentials& peer = connection.peer();
-  made->resources->served = callbacks_.on_grpc_connection(std::move(made->grpc_server_end),
-                                                          {peer.uid, verdict.is_operator});
+  const absl::Status kept =
+      KeepSessionConnection(std::move(made->grpc_server_end), *made->resources,
+                            {connection.peer().uid, verdict.is_operator});
+  if (!kept.ok()) return kept;
   callbacks_.on_attached(std::move(made->resources));
   std::array<int, kAttachFdCount> fds;
   for (std::size_t i = 0; i < fds.size(); ++i) fds[i] = made->reply_fds[i].get();

@@ -272,7 +272,13 @@ class Job {
   void TellWhoseDevicesAreAwaited(Clock::time_point now);
   // Whether the session may have this tensor, which is in device memory.
   static absl::Status CheckOnDevice(const Session& session, const Registration& registration);
+  // The ranks of it that are on this node, of its membership.
+  static const std::vector<MemberRank>& OursOf(const CommunicatorPart& part);
+  // One of those; null: none has.
+  const Member* WhoHasLeft(const CommunicatorPart& part) const;
   void OnCommunicatorDropped(CommunicatorPart& part, int rank, Clock::time_point now);
+  // The coordinator: the rank, of this node, has no such communicator any more.
+  void TellDropped(std::uint32_t number, Rank rank);
   // Answers those of the members who ask for a communicator and fit.
   void AnswerAsks(const std::function<bool(const Ask&)>& fits, const absl::Status& status,
                   const v1::CreateCommunicatorReply& reply);

@@ -184,6 +184,18 @@ void Job::AnswerAsks(const std::function<bool(const Ask&)>& fits, const absl::St
   for (Ask& ask : answered) ask.done(status, reply);
 }
 
+const std::vector<MemberRank>& Job::OursOf(const CommunicatorPart& part) {
+  return part.membership->nodes[static_cast<std::size_t>(part.membership->self.value())].ranks;
+}
+
+const Job::Member* Job::WhoHasLeft(const CommunicatorPart& part) const {
+  for (const MemberRank& rank : OursOf(part)) {
+    const auto found = members_.find(rank.local_rank);
+    if (found != members_.end() && found->second.left) return &found->second;
+  }
+  return nullptr;
+}
+
 void Job::OnCommunicatorMade(std::uint32_t number, const v1::CommunicatorMade& made,
                              Clock::time_point now) {
   if (state_ != State::kRunning || FirstLost() != nullptr) return;
@@ -206,6 +218,14 @@ void Job::OnCommunicatorMade(std::uint32_t number, const v1::CommunicatorMade& m
     return;
   }
   part->membership = std::make_shared<const Membership>(*std::move(membership));
+  if (const Member* const gone = WhoHasLeft(*part)) {
+    const absl::Status why = absl::AbortedError(
+        absl::StrCat("communicator '", part->name, "': ", NameOf(*gone), ", left job '",
+                     options_.job_id, "' (shutdown) while it was made"));
+    for (const MemberRank& rank : OursOf(*part)) TellDropped(number, rank.rank);
+    AnswerAsks(fits, why, {});
+    return;
+  }
   part->id = options_.next_communicator();
   if (absl::Status status = Begin(*part); !status.ok()) {
     Propose(absl::Status(status.code(),
@@ -273,13 +293,16 @@ absl::Status Job::DestroyCommunicator(const Session& session, CommunicatorId com
   }
   static_cast<void>(part->communicator->Leave(place));
   OnCommunicatorDropped(*part, member->rank.value(), now);
-  if (link_ != nullptr) {
-    v1::NodeMessage message;
-    message.set_communicator(part->number);
-    message.mutable_communicator_drop()->set_rank(member->rank.value());
-    link_->Send(std::move(message));
-  }
+  TellDropped(part->number, member->rank);
   return absl::OkStatus();
+}
+
+void Job::TellDropped(std::uint32_t number, Rank rank) {
+  if (link_ == nullptr) return;
+  v1::NodeMessage message;
+  message.set_communicator(number);
+  message.mutable_communicator_drop()->set_rank(rank.value());
+  link_->Send(std::move(message));
 }
 
 void Job::OnCommunicatorDropped(CommunicatorPart& part, int rank, Clock::time_point now) {

@@ -54,10 +54,9 @@ absl::StatusOr<JobCommunicator::Way> Job::MakeWay(
 }
 
 absl::Status Job::Begin(CommunicatorPart& part) {
-  const MemberNode& here =
-      part.membership->nodes[static_cast<std::size_t>(part.membership->self.value())];
+  const std::vector<MemberRank>& ours = OursOf(part);
   std::vector<std::shared_ptr<Session>> sessions;
-  for (const MemberRank& rank : here.ranks) {
+  for (const MemberRank& rank : ours) {
     const auto member = members_.find(rank.local_rank);
     if (member == members_.end() || member->second.session == nullptr) {
       return absl::AbortedError(absl::StrCat("rank ", rank.rank.value(), " has gone"));
@@ -88,7 +87,7 @@ absl::Status Job::Begin(CommunicatorPart& part) {
   options.has_left = [this](Rank rank) {
     return std::ranges::find(left_ranks_, rank.value()) != left_ranks_.end();
   };
-  options.scheduler.first_rank = here.ranks.front().rank;
+  options.scheduler.first_rank = ours.front().rank;
   part.communicator = std::make_unique<JobCommunicator>(
       std::move(options), part.membership, std::move(sessions), *std::move(way), link_.get());
   return absl::OkStatus();

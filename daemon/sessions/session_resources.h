@@ -24,8 +24,8 @@ namespace ringd {
 // Invariant: `segment_fd` is an initialised, sealed session segment of `layout`; the client may
 //   write anything into it at any time, so all facts about it are taken from here.
 struct SessionResources {
-  // The session's place among those that the limits allow, given back when all else here has gone.
-  // May be null.
+  // The session's place among those that the limits allow, given back when all else here has gone,
+  // and the session's gRPC connection. May be null.
   std::shared_ptr<const void> admission;
 
   SessionId id;
@@ -48,9 +48,6 @@ struct SessionResources {
   //   kFailedPrecondition: memory that can be resized.
   //   What the kernel says.
   absl::Status MapMemory();
-
-  // Keeps the gRPC server that serves the session's connection. May be null.
-  std::shared_ptr<const void> served;
 };
 
 }  // namespace ringd

@@ -148,8 +148,7 @@ absl::Status EngineClient::GiveSession(std::unique_ptr<SessionResources>& given)
       return *buried_;
     }
     ++sessions_given_;
-    held_[session->id] = Held{std::move(session->admission), std::move(session->served),
-                              session->token, std::move(kept)};
+    held_[session->id] = Held{std::move(session->admission), session->token, std::move(kept)};
   }
   // If it can't be sent the engine has ended, or is about to: then its end is the session's.
   Send(order, std::move(fds));

@@ -125,8 +125,7 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
   Life life() ABSL_LOCKS_EXCLUDED(mutex_);
   double began_unix_seconds() const noexcept { return began_unix_seconds_; }
 
-  // Hands a session over. Its place stays taken, and its connection served, until the engine says
-  // that it has ended.
+  // Hands a session over. Its place stays taken until the engine says that it has ended.
   //   What the kernel says: then the session stays where it is. Why Bury was called: then it is
   //   gone.
   absl::Status GiveSession(std::unique_ptr<SessionResources>& given) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -168,7 +167,6 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
   // Of a session that is the engine's: what is needed if the engine ends first.
   struct Held {
     std::shared_ptr<const void> admission;
-    std::shared_ptr<const void> served;
     std::string token;
     UniqueFd lifeline;
   };

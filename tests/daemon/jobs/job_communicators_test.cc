@@ -135,6 +135,31 @@ TEST_CASE("Job: who asks again for one after an interrupt takes the place of the
   CHECK(running.sent.size() == 3);
 }
 
+TEST_CASE("Job: a rank that leaves while a communicator is made ends that, and not the job") {
+  for (const bool is_gone : {false, true}) {
+    RunningJob running;
+    running.Ask(0);
+    running.Ask(1);
+    REQUIRE(running.job->Leave(*running.ranks[0].session, Clock::now()));
+    CHECK(absl::IsCancelled(running.answers[0].value()));
+    if (is_gone) {
+      running.job->OnSessionLost(*running.ranks[0].session, "has gone", false, Clock::now());
+    }
+    running.sent.clear();
+    // The coordinator did not know yet.
+    running.Make(1);
+    REQUIRE(running.answers[1].has_value());
+    CHECK(absl::IsAborted(*running.answers[1]));
+    CHECK(running.answers[1]->message() ==
+          "communicator 'pair': rank 0, pid 1 on node-a, left job 'train' (shutdown) while it was "
+          "made");
+    CHECK(running.job->state() == Job::State::kRunning);
+    CHECK(running.job->extra_communicators() == 0);
+    REQUIRE(running.sent.size() == 2);
+    for (const v1::NodeMessage& message : running.sent) CHECK(message.has_communicator_drop());
+  }
+}
+
 TEST_CASE("Job: communicators that idle ask for no ticks") {
   RunningJob running;
   running.Ask(0);
