@@ -45,8 +45,7 @@ struct AttachCallbacks {
   // If the client turns out to have gone, its lifeline hangs up as it would at any later time.
   std::function<void(std::unique_ptr<SessionResources>)> on_attached;
   // A connected, non-blocking socket whose first bytes are or will be gRPC's, and the kernel's word
-  // on whose it is. What is returned is kept until the connection has ended, a session's own as well
-  // as others.
+  // on whose it is. What is returned is kept until the connection has ended; sessions' own, too.
   std::function<std::shared_ptr<const void>(UniqueFd, const AdmittedUser&)> on_grpc_connection;
   // The same, of a user who is not admitted: for a server that says so to every call.
   std::function<void(UniqueFd)> on_refused_grpc_connection;
@@ -124,8 +123,8 @@ class AttachListener {
     std::shared_ptr<const void> place;
     std::shared_ptr<const void> served;
   };
-  // Keys of the epoll set: the two below, and a number for each connection in order of arrival. That
-  // of a session's process is the next one after its connection's.
+  // Keys of the epoll set: the two below, and a number for each connection in order of arrival.
+  // That of a session's process is the next one after its connection's.
   static constexpr std::uint64_t kListenKey = 0;
   static constexpr std::uint64_t kWakeKey = 1;
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -73,18 +74,23 @@ class CommunicatorSchedule {
     MemberNode member;
     NodeIndex index;
   };
+  struct Stall {
+    Clock::time_point reported;
+    double waiting_seconds = 0;  // by then
+    std::vector<std::string> tensors;
+  };
   struct Inquiry {
     std::uint32_t number = 0;
     bool open = false;
     Clock::time_point asked;
-    double waiting_seconds = 0;
-    std::vector<std::string> tensors;
+    Stall stall;
     std::map<LinkId, v1::StallAnswer> answers;
   };
 
   LinkSource UseKeptPlans(CoordinatorConfig& config);
   void TellPlan(Clock::time_point now);
   void OnStallReport(const v1::StallReport& report, Clock::time_point now);
+  void Inquire(Stall stall, Clock::time_point now);
   void Conclude(Clock::time_point now);
   // Matching by order: some node says that operations differ. All nodes are to describe theirs.
   void InquireInto(const v1::Ready& announced);
@@ -102,6 +108,7 @@ class CommunicatorSchedule {
   Clock::time_point next_keeping_;
   std::vector<CoordinatorMessage> outgoing_;
   Inquiry inquiry_;
+  std::optional<Stall> next_stall_;  // the present one's, and what was reported meanwhile
   bool device_id_told_ = false;
   std::set<std::string> inquired_;  // matching by order: of which the nodes' words are awaited
 };

@@ -1,6 +1,8 @@
 // CommunicatorSchedule's answer to "who are we waiting for?": ask every node, then tell every node.
 #include <algorithm>
 #include <cstdio>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -10,7 +12,8 @@
 namespace ringd {
 namespace {
 
-constexpr std::size_t kTensorsAskedFor = 16;
+constexpr std::size_t kTensorsOfReport = 16;
+constexpr std::size_t kTensorsAskedFor = 2 * kTensorsOfReport;
 constexpr std::size_t kTensorsNamed = 3;
 // Of a verdict's parts.
 constexpr int kRanksTold = 64;
@@ -45,27 +48,42 @@ void AddAwaited(const v1::MissingRank& missing, const std::string& host,
 }  // namespace
 
 void CommunicatorSchedule::OnStallReport(const v1::StallReport& report, Clock::time_point now) {
-  if (inquiry_.open || report.tensors().empty()) return;
-  inquiry_.open = true;
-  ++inquiry_.number;
-  inquiry_.asked = now;
-  inquiry_.waiting_seconds = report.waiting_seconds();
-  inquiry_.tensors.clear();
+  // Ranks that submit in different orders wait for different tensors, and their nodes report that
+  // at once. A node keeps the latest verdict alone, so the next inquiry is about all of them.
+  Stall stall;
+  if (inquiry_.open) stall = next_stall_.value_or(inquiry_.stall);
+  const std::size_t known = stall.tensors.size();
   for (const std::string& tensor : report.tensors()) {
-    if (inquiry_.tensors.size() == kTensorsAskedFor) break;
-    if (tensor.size() <= kMaxTensorNameBytes) inquiry_.tensors.push_back(tensor);
+    if (stall.tensors.size() >= known + kTensorsOfReport) break;
+    if (stall.tensors.size() >= kTensorsAskedFor || tensor.size() > kMaxTensorNameBytes) continue;
+    if (std::ranges::find(stall.tensors, tensor) != stall.tensors.end()) continue;
+    stall.tensors.push_back(tensor);
   }
+  if (stall.tensors.size() == known) return;
+  stall.reported = now;
+  stall.waiting_seconds = report.waiting_seconds();
+  if (inquiry_.open) {
+    next_stall_ = std::move(stall);
+  } else {
+    Inquire(std::move(stall), now);
+  }
+}
+
+void CommunicatorSchedule::Inquire(Stall stall, Clock::time_point now) {
+  inquiry_.open = true;
+  inquiry_.asked = now;
+  ++inquiry_.number;
+  inquiry_.stall = std::move(stall);
   inquiry_.answers.clear();
   v1::CoordinatorMessage message;
   message.mutable_stall_inquiry()->set_inquiry(inquiry_.number);
-  for (const std::string& tensor : inquiry_.tensors) {
+  for (const std::string& tensor : inquiry_.stall.tensors) {
     message.mutable_stall_inquiry()->add_tensors(tensor);
   }
   Broadcast(std::move(message));
 }
 
 void CommunicatorSchedule::Conclude(Clock::time_point now) {
-  inquiry_.open = false;
   v1::CoordinatorMessage message;
   v1::StallVerdict& verdict = *message.mutable_stall_verdict();
   std::map<std::string, std::vector<std::string>> waits_for;
@@ -74,7 +92,8 @@ void CommunicatorSchedule::Conclude(Clock::time_point now) {
     const auto answer = inquiry_.answers.find(link);
     if (answer == inquiry_.answers.end()) {
       sentences.push_back(absl::StrCat("ringd on ", DescribeNode(node), " does not answer"));
-      for (const std::string& tensor : inquiry_.tensors) waits_for[tensor].push_back(node.name);
+      for (const std::string& tensor : inquiry_.stall.tensors)
+        waits_for[tensor].push_back(node.name);
       continue;
     }
     for (const v1::MissingRank& missing : answer->second.missing()) {
@@ -89,11 +108,11 @@ void CommunicatorSchedule::Conclude(Clock::time_point now) {
     }
   }
   char waited[32];
-  const double seconds =
-      inquiry_.waiting_seconds + std::chrono::duration<double>(now - inquiry_.asked).count();
+  const double seconds = inquiry_.stall.waiting_seconds +
+                         std::chrono::duration<double>(now - inquiry_.stall.reported).count();
   std::snprintf(waited, sizeof(waited), "%.1f s", seconds);
   if (sentences.empty()) {
-    sentences.push_back(absl::StrCat("every rank has submitted ", NameSome(inquiry_.tensors),
+    sentences.push_back(absl::StrCat("every rank has submitted ", NameSome(inquiry_.stall.tensors),
                                      nodes_.size() == 1
                                          ? ", but it does not end"
                                          : ", but the data between the nodes does not arrive"));
@@ -103,12 +122,14 @@ void CommunicatorSchedule::Conclude(Clock::time_point now) {
   const std::string where =
       options_.name.empty() ? "" : absl::StrCat(" on communicator '", options_.name, "'");
   verdict.set_text(absl::StrCat("waiting", where, " since ", waited, ": ", verdict.why()));
-  for (const std::string& tensor : inquiry_.tensors) {
+  for (const std::string& tensor : inquiry_.stall.tensors) {
     v1::StalledTensor* stalled = verdict.add_tensors();
     stalled->set_name(tensor);
     for (const std::string& who : waits_for[tensor]) stalled->add_waits_for(who);
   }
   Broadcast(std::move(message));
+  inquiry_.open = false;
+  if (auto next = std::exchange(next_stall_, std::nullopt)) Inquire(*std::move(next), now);
 }
 
 }  // namespace ringd

@@ -21,11 +21,11 @@ struct StalledWorld {
     coordinator.OnMessage(kB, RankJoinedOf(1, 0, 101), begin);
   }
 
-  void Report(const std::vector<std::string>& tensors) {
+  void Report(const std::vector<std::string>& tensors, LinkId from = kA) {
     v1::NodeMessage message;
     for (const std::string& tensor : tensors) message.mutable_stall_report()->add_tensors(tensor);
     message.mutable_stall_report()->set_waiting_seconds(5.0);
-    coordinator.OnMessage(kA, message, begin);
+    coordinator.OnMessage(from, message, begin);
   }
   std::uint32_t Inquiry(LinkId link) {
     return nodes
@@ -107,6 +107,26 @@ TEST_CASE("Stall inquiry: a ringd that doesn't answer within a second is named i
   CHECK(world.Verdict(kA).tensors(0).waits_for(0) == "node-b");
 }
 
+TEST_CASE("Stall inquiry: ranks that wait for different tensors hear about all of them") {
+  StalledWorld world;
+  world.Report({"a"});
+  const std::uint32_t first = world.Inquiry(kA);
+  world.Report({"a"}, kB);  // no news
+  world.Report({"b"}, kB);
+  world.Report({"c"}, kB);
+  CHECK(world.Inquiry(kA) == first);
+  world.Answer(kA, first);
+  world.Answer(kB, first, "running", {"a"});
+  CHECK_THAT(world.Verdict(kB).text(), Contains("rank 1, pid 101 on node-b has not submitted 'a'"));
+  const std::uint32_t second = world.Inquiry(kA);
+  CHECK(second != first);
+  CHECK(world.Inquiry(kB) == second);
+  world.Answer(kA, second);
+  world.Answer(kB, second);
+  CHECK(world.Verdict(kB).tensors_size() == 3);
+  CHECK(world.Inquiry(kA) == second);
+}
+
 TEST_CASE("Stall inquiry: if nobody is missing the network is to blame") {
   StalledWorld world;
   world.Report({"gradient"});
@@ -133,10 +153,8 @@ TEST_CASE("Stall inquiry: one at a time, and an answer to a former one is ignore
   CHECK(world.Inquiry(kA) == first);
   world.Answer(kA, first);
   world.Answer(kB, first);
-  world.nodes.Clear();
-
-  world.Report({"other"});
   const std::uint32_t second = world.Inquiry(kA);
+  world.nodes.Clear();
   CHECK(second != first);
   world.Answer(kA, first);
   world.Answer(kB, first, "stopped", {"gradient"});
