@@ -15,10 +15,6 @@ void Set(int fd, int level, int option, int value) noexcept {
   ::setsockopt(fd, level, option, &value, sizeof(value));
 }
 
-bool WakeAt(int fd, std::uint32_t bytes) noexcept {
-  return ::setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes)) == 0;
-}
-
 }  // namespace
 
 void SetUpConnection(int fd, const CongestionControl& congestion_control) noexcept {
@@ -31,6 +27,10 @@ void SetUpConnection(int fd, const CongestionControl& congestion_control) noexce
 
 void LimitUnsent(int fd, std::uint32_t bytes) noexcept {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof(bytes));
+}
+
+bool WakeAt(int fd, std::uint32_t bytes) noexcept {
+  return ::setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes)) == 0;
 }
 
 // To wake a reader only at so many bytes the kernel needs room for them, so it enlarges the buffer

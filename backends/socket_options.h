@@ -30,6 +30,10 @@ void SetUpConnection(int fd, const CongestionControl& congestion_control) noexce
 // stays full. 0: no limit. What the kernel refuses stays as it was.
 void LimitUnsent(int fd, std::uint32_t bytes) noexcept;
 
+// `fd` counts as readable when so many bytes have come, or its end, or as many as the kernel has
+// room for (SO_RCVLOWAT). False: the kernel refuses.
+bool WakeAt(int fd, std::uint32_t bytes) noexcept;
+
 // The neighbour may send so much ahead of what has been read, from now on: the receive buffer is
 // enlarged for it, up to half of what the host allows (the last of net.ipv4.tcp_rmem), and stays
 // the kernel's to enlarge further. It never shrinks. Requirement: nobody blocks in reading `fd`.

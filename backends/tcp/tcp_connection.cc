@@ -12,11 +12,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "backends/socket_options.h"
 #include "backends/tcp/tcp_socket.h"
 #include "proto/base/cache_line.h"
 
 namespace ringd {
 namespace {
+
+// What lacks less of a frame comes with the next packets.
+constexpr std::size_t kWorthAwaiting = 4096;
 
 std::byte* AllocateLines(std::size_t bytes) {
   return static_cast<std::byte*>(::operator new(bytes, std::align_val_t(kCacheLineBytes)));
@@ -138,6 +142,23 @@ std::size_t TcpConnection::ReadAhead() const noexcept {
   return sizeof(FrameHead) + payload_bytes + sizeof(FrameHead) - have;
 }
 
+std::size_t TcpConnection::MissingBytes() const noexcept {
+  const std::size_t have = end_of_data_ - begin_;
+  if (have < sizeof(FrameHead)) return 0;
+  FrameHead head;
+  std::memcpy(&head, buffer_.get() + begin_, sizeof(head));
+  return sizeof(FrameHead) + head.payload_bytes - have;
+}
+
+void TcpConnection::AwaitWholeFrame() noexcept {
+  if (!ended()) SetLeastBytes(std::max<std::size_t>(MissingBytes(), 1));
+}
+
+void TcpConnection::SetLeastBytes(std::size_t bytes) noexcept {
+  if (bytes == least_bytes_) return;
+  if (WakeAt(socket_.get(), static_cast<std::uint32_t>(bytes))) least_bytes_ = bytes;
+}
+
 void TcpConnection::Read(std::size_t limit) noexcept {
   std::size_t taken = 0;
   while (readable_ && !ended()) {
@@ -150,7 +171,8 @@ void TcpConnection::Read(std::size_t limit) noexcept {
     if (got < 0) {
       if (errno == EINTR) continue;
       readable_ = false;
-      if (errno != EAGAIN && errno != EWOULDBLOCK) EndByErrno(errno);
+      if (errno == EAGAIN || errno == EWOULDBLOCK) break;
+      EndByErrno(errno);
       return;
     }
     if (got == 0) {
@@ -163,6 +185,8 @@ void TcpConnection::Read(std::size_t limit) noexcept {
     if (static_cast<std::size_t>(got) < wanted && !hung_up_) readable_ = false;
     if (!DeliverFrames()) return;
   }
+  SetLeastBytes(1);
+  if (MissingBytes() >= kWorthAwaiting) poller_.NotePartial(*this);
 }
 
 bool TcpConnection::DeliverFrames() noexcept {

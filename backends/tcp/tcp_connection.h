@@ -86,6 +86,9 @@ class TcpConnection final : public Pollable {
   // Reads up to about `limit` bytes and hands messages to the owner. Then it is drained, on the
   // poller's list again, or has ended.
   void Read(std::size_t limit) noexcept;
+  // What is to come next wakes nobody before the frame that has come in part is whole: on a slow
+  // line each of its packets would. No effect between frames.
+  void AwaitWholeFrame() noexcept;
   // The other side's goodbye has come.
   bool peer_left() const noexcept { return peer_left_; }
 
@@ -112,6 +115,10 @@ class TcpConnection final : public Pollable {
   // Until all is written, or there is no room.
   void Write() noexcept;
   std::size_t ReadAhead() const noexcept;
+  // Of the frame whose head has come; 0: none has.
+  std::size_t MissingBytes() const noexcept;
+  // The kernel reports the connection when so much has come.
+  void SetLeastBytes(std::size_t bytes) noexcept;
   // False: something is wrong, the connection has ended.
   bool DeliverFrames() noexcept;
   void MoveToFront() noexcept;
@@ -142,6 +149,7 @@ class TcpConnection final : public Pollable {
   std::size_t begin_ = kHeadAt;
   std::size_t end_of_data_ = kHeadAt;
   std::size_t read_ahead_ = kLeastReadAhead;
+  std::size_t least_bytes_ = 1;  // as SetLeastBytes was told
   bool peer_left_ = false;
 };
 

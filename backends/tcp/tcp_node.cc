@@ -149,7 +149,9 @@ bool TcpNode::Arm() noexcept {
     if (remote->CanAdvance()) return false;
   }
   const std::optional<Clock::time_point> deadline = Deadline();
-  return !deadline || SetTimer(*deadline);
+  if (deadline && !SetTimer(*deadline)) return false;
+  poller_.AwaitWholeFrames();
+  return true;
 }
 
 void TcpNode::CloseWire(TcpWire& wire) noexcept {

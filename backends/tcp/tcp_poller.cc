@@ -31,11 +31,13 @@ absl::Status TcpPoller::WatchConnection(int fd, TcpConnection& connection) {
   ++watched_;
   ready_.reserve(watched_);
   handled_.reserve(watched_);
+  partial_.reserve(watched_);
   return absl::OkStatus();
 }
 
 void TcpPoller::Forget(int fd, TcpConnection& connection) noexcept {
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr) == 0) --watched_;
+  std::erase(partial_, &connection);
   if (!connection.on_ready_list()) return;
   std::erase(ready_, &connection);
   std::replace(handled_.begin(), handled_.end(), &connection, static_cast<TcpConnection*>(nullptr));
@@ -55,6 +57,17 @@ void TcpPoller::AddReady(TcpConnection& connection) noexcept {
   if (connection.on_ready_list()) return;
   connection.set_on_ready_list(true);
   ready_.push_back(&connection);
+}
+
+void TcpPoller::NotePartial(TcpConnection& connection) noexcept {
+  if (std::find(partial_.begin(), partial_.end(), &connection) == partial_.end()) {
+    partial_.push_back(&connection);
+  }
+}
+
+void TcpPoller::AwaitWholeFrames() noexcept {
+  for (TcpConnection* const connection : partial_) connection->AwaitWholeFrame();
+  partial_.clear();
 }
 
 void TcpPoller::LeaveList(TcpConnection& connection) noexcept {

@@ -55,6 +55,11 @@ class TcpPoller {
   void AddReady(TcpConnection& connection) noexcept;
   bool has_ready() const noexcept { return !ready_.empty(); }
 
+  // Has read a part of a frame, of which more is to come. Requirement: it is watched.
+  void NotePartial(TcpConnection& connection) noexcept;
+  // The thread is about to sleep: a frame that has come in part is to wake it when it is whole.
+  void AwaitWholeFrames() noexcept;
+
   // Takes the list and calls `handle` for each connection. Those that are put on it meanwhile stay
   // for the next time.
   template <typename Handle>
@@ -79,6 +84,7 @@ class TcpPoller {
   std::size_t watched_ = 0;  // connections
   std::vector<TcpConnection*> ready_;
   std::vector<TcpConnection*> handled_;  // null: has gone
+  std::vector<TcpConnection*> partial_;  // since the last sleep
 };
 
 }  // namespace ringd

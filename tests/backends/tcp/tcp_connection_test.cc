@@ -5,13 +5,16 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "backends/socket_options.h"
 #include "backends/tcp/tcp_poller.h"
 #include "proto/base/clock.h"
 #include "tests/backends/tcp_pair.h"
@@ -310,6 +313,76 @@ TEST_CASE("TcpConnection: when the other side is gone payloads are free, and the
   CHECK_THAT(std::string(taker.connection.end().message()), Contains("127.0.0.1:"));
   CHECK((taker.done == &send || taker.connection.TakeBack(nullptr) == &send));
   CHECK_FALSE(taker.connection.CanBegin());
+}
+
+// Whether a thread that sleeps would be woken within `patience`.
+bool IsWoken(const Taker& taker, std::chrono::milliseconds patience) {
+  pollfd entry{taker.poller.fd(), POLLIN, 0};
+  return ::poll(&entry, 1, static_cast<int>(patience.count())) == 1;
+}
+
+TEST_CASE("TcpConnection: a thread that sleeps is woken for whole frames, and for whatever ends") {
+  using std::chrono::milliseconds, std::chrono::seconds;
+  const std::vector<std::byte> payload = Noise(kMaxPayloadBytes, 5);
+  std::vector<std::byte> frame;
+  Append(frame, HeadOf(0, payload.size()), payload);
+  const std::span<const std::byte> bytes(frame);
+  Taker taker;
+  // As all connections have it: without room for the frame the kernel wakes earlier.
+  OpenReceiveWindow(taker.connection.fd(), kReceiveWindowBytes);
+  while (IsWoken(taker, milliseconds(0))) taker.Turn();
+  taker.Write(bytes.first(50'000));
+  REQUIRE(taker.RunUntil([&] { return !IsWoken(taker, milliseconds(20)); }));
+  taker.poller.AwaitWholeFrames();
+  taker.Write(bytes.subspan(50'000, 50'000));
+  CHECK_FALSE(IsWoken(taker, milliseconds(100)));
+  SECTION("the frame is whole, and then the next one begins") {
+    taker.Write(bytes.subspan(100'000));
+    REQUIRE(IsWoken(taker, seconds(10)));
+    REQUIRE(taker.RunUntil([&] { return taker.payloads.size() == 1; }));
+    CHECK((taker.payloads.front() == payload));
+    while (IsWoken(taker, milliseconds(20))) taker.Turn();
+    taker.poller.AwaitWholeFrames();
+    taker.Write(bytes.first(1));
+    CHECK(IsWoken(taker, seconds(10)));
+  }
+  SECTION("it never is") {
+    taker.pair.other.Reset();
+    REQUIRE(IsWoken(taker, seconds(10)));
+    CHECK(taker.RunUntil([&] { return taker.connection.ended(); }));
+  }
+}
+
+TEST_CASE("TcpConnection: whatever has come is not slept through") {
+  const unsigned seed = GENERATE(range(0u, 8u));
+  std::mt19937 random(seed);
+  std::vector<std::byte> bytes;
+  constexpr std::uint32_t kFrames = 60;
+  for (std::uint32_t i = 0; i < kFrames; ++i) {
+    const std::size_t sizes[] = {kMaxPayloadBytes, 0, random() % 100, random() % 9000, 60'000};
+    const std::size_t size = sizes[random() % (seed % 5 + 1)];
+    Append(bytes, HeadOf(i, size), Noise(size, i));
+  }
+  Taker taker;
+  std::thread writer([&bytes, &random, fd = taker.pair.other.get()] {
+    for (std::size_t at = 0; at < bytes.size();) {
+      const std::size_t count = std::min<std::size_t>(bytes.size() - at, 1 + random() % 40'000);
+      const ssize_t sent = ::send(fd, bytes.data() + at, count, MSG_NOSIGNAL);
+      if (sent <= 0) return;
+      at += static_cast<std::size_t>(sent);
+      if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  });
+  bool slept_through = false;
+  while (taker.payloads.size() < kFrames && !slept_through) {
+    taker.Turn();
+    if (taker.poller.has_ready() || taker.payloads.size() == kFrames) continue;
+    taker.poller.AwaitWholeFrames();
+    slept_through = !IsWoken(taker, std::chrono::seconds(10));
+  }
+  CHECK_FALSE(slept_through);
+  ::shutdown(taker.pair.other.get(), SHUT_RDWR);
+  writer.join();
 }
 
 }  // namespace
