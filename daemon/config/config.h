@@ -114,6 +114,8 @@ struct Config {
   std::string nccl_library = "libnccl.so.2";
   // Of device memory, what one rank may have for its tensors. 0: what its GPU has.
   std::uint64_t max_slab = 0;
+  // Of NCCL communicators of a job that has failed, for the next one of its name. 0: none.
+  std::chrono::nanoseconds keep_communicators = std::chrono::seconds(30);
   // Whose process launches on GPUs: "auto", "engine", "trainer" or "host" (LaunchChoice).
   std::string device_launch = "auto";
 

@@ -184,6 +184,11 @@ std::vector<Setting> MakeTable() {
       {"max_slab", Kind::kBytes, &C::max_slab,
        "device memory that one rank may have of ringd for its tensors; 0: all that its GPU has", 0,
        64 * kTiB},
+      {"keep_communicators", Kind::kDuration, &C::keep_communicators,
+       "how long an engine keeps the NCCL communicators of a job that has failed, for the next one "
+       "of its name, which begins without making them anew; after one that all ranks have left, 3 "
+       "s of it; 0: not at all",
+       0, Nanos(std::chrono::hours(1))},
       {"device_launch",
        Kind::kChoice,
        &C::device_launch,

@@ -159,6 +159,7 @@ void Engine::LookAtDevices(Clock::time_point now) {
     LogError("ends, and leaves a GPU's driver in its call");
     ::_exit(EXIT_FAILURE);
   }
+  devices_.DropExpired(now, !sessions_.empty() || !jobs_.empty());
   devices_.LookAtTrainers(now, options_.config.engine_patience);
   const std::string hung = devices_.DescribeHung(now, options_.config.engine_patience);
   if (hung.empty()) return;

@@ -69,6 +69,15 @@ void Job::TellDevice(const Session& session, v1::RankDevice device) {
   if (member == nullptr || member->left || state_ != State::kRunning || link_ == nullptr) return;
   device.set_rank(member->rank.value());
   device.set_why(std::string(CutToLength(device.why(), kMostDeviceWhyBytes)));
+  static_assert(KeptCommunicators::kMost <= kMostKept);
+  if (session.slab() != nullptr) {
+    for (const KeptCommunicator* const kept :
+         options_.devices->AnnounceKept(member->rank, session.slab()->uuid())) {
+      v1::KeptCommunicator& told = *device.add_kept();
+      told.set_unique_id(kept->id.data(), kept->id.size());
+      told.set_launched(kept->launched);
+    }
+  }
   v1::NodeMessage message;
   *message.mutable_rank_device() = std::move(device);
   link_->Send(std::move(message));
@@ -147,7 +156,7 @@ void Job::DescribeDevices(const JobCommunicator& communicator, v1::Communicator*
 void Job::OnDeviceId(CommunicatorPart& part, const v1::DeviceId& id) {
   absl::Status status = part.communicator == nullptr
                             ? absl::FailedPreconditionError("an id before the membership")
-                            : part.communicator->TakeDeviceId(id.unique_id());
+                            : part.communicator->TakeDeviceId(id);
   if (status.ok()) return;
   Propose(absl::InternalError(absl::StrCat("the coordinator at ", options_.rendezvous,
                                            " broke the protocol: ", status.message())));

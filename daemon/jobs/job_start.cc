@@ -87,6 +87,9 @@ absl::Status Job::Begin(CommunicatorPart& part) {
   options.has_left = [this](Rank rank) {
     return std::ranges::find(left_ranks_, rank.value()) != left_ranks_.end();
   };
+  options.has_kept = [this](Rank rank, absl::string_view unique_id, std::uint64_t launched) {
+    return agreement_.HasKept(rank.value(), unique_id, launched);
+  };
   options.scheduler.first_rank = ours.front().rank;
   part.communicator = std::make_unique<JobCommunicator>(
       std::move(options), part.membership, std::move(sessions), *std::move(way), link_.get());

@@ -80,6 +80,10 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
     // Whether a rank of the job, on any node, has left in order. What it borrows must outlive this.
     std::function<bool(Rank)> has_left = [](Rank) { return false; };
     std::vector<int> positions;  // then: of the members, among those of the job on this node
+    // Whether a rank of the job has an earlier job's NCCL communicator still
+    // (DeviceAgreement::HasKept). What it borrows must outlive this.
+    std::function<bool(Rank, absl::string_view unique_id, std::uint64_t launched)> has_kept =
+        [](Rank, absl::string_view, std::uint64_t) { return false; };
     std::chrono::nanoseconds connect_patience{};   // DeviceLane::Options'
     std::chrono::nanoseconds operation_timeout{};  // likewise
   };
@@ -127,7 +131,7 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
 
   // How the ranks' NCCL communicators find each other: what one of the nodes has made.
   //   kInvalidArgument: it is none.
-  absl::Status TakeDeviceId(const std::string& id);
+  absl::Status TakeDeviceId(const v1::DeviceId& id);
 
   // Advances everything a bit; returns the amount of work done. An error means it must fail.
   absl::StatusOr<std::size_t> Advance(Clock::time_point now);
@@ -347,6 +351,7 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   Clock::time_point places_checked_;
   absl::Status start_failure_;  // of an operation that a message has started: for Advance
   std::optional<NcclIdBytes> device_id_;
+  bool device_id_is_kept_ = false;
   std::unique_ptr<DeviceLane> device_lane_;  // from the first operation on that needs it
   std::unordered_map<OperationId, DeviceRunning> device_running_;
 

@@ -53,17 +53,18 @@ absl::Status JobCommunicator::CheckPlaces(Clock::time_point now) {
   return absl::OkStatus();
 }
 
-absl::Status JobCommunicator::TakeDeviceId(const std::string& id) {
+absl::Status JobCommunicator::TakeDeviceId(const v1::DeviceId& id) {
   NcclIdBytes bytes{};
-  if (id.size() != bytes.size()) {
+  if (id.unique_id().size() != bytes.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("an id of ", id.size(), " bytes for the GPUs' communicator"));
+        absl::StrCat("an id of ", id.unique_id().size(), " bytes for the GPUs' communicator"));
   }
   if (failed() || device_id_.has_value()) return absl::OkStatus();
-  std::copy(id.begin(), id.end(), bytes.begin());
+  std::copy(id.unique_id().begin(), id.unique_id().end(), bytes.begin());
   device_id_ = bytes;
+  device_id_is_kept_ = id.is_kept();
   // The operation that needs it may still be about to be started here.
-  if (device_lane_ != nullptr) device_lane_->TakeId(bytes);
+  if (device_lane_ != nullptr) device_lane_->TakeId(bytes, device_id_is_kept_);
   return absl::OkStatus();
 }
 
@@ -77,9 +78,16 @@ DeviceLane& JobCommunicator::OpenDeviceLane() {
   options.makes_id = self == 0;
   options.connect_patience = options_.connect_patience;
   options.operation_timeout = options_.operation_timeout;
-  options.tell_id = [this](const NcclIdBytes& id) {
+  options.is_kept_by_all = [this](const KeptCommunicator& kept) {
+    return std::ranges::all_of(kept.ranks, [&](Rank rank) {
+      return options_.has_kept(rank, absl::string_view(kept.id.data(), kept.id.size()),
+                               kept.launched);
+    });
+  };
+  options.tell_id = [this](const NcclIdBytes& id, bool is_kept) {
     v1::NodeMessage message;
     message.mutable_device_id()->set_unique_id(id.data(), id.size());
+    message.mutable_device_id()->set_is_kept(is_kept);
     Send(std::move(message));
   };
   std::size_t rank = 0;
@@ -90,7 +98,7 @@ DeviceLane& JobCommunicator::OpenDeviceLane() {
   }
   device_lane_ =
       std::make_unique<DeviceLane>(std::move(options), std::move(members), options_.devices);
-  if (device_id_.has_value()) device_lane_->TakeId(*device_id_);
+  if (device_id_.has_value()) device_lane_->TakeId(*device_id_, device_id_is_kept_);
   return *device_lane_;
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/jobs/membership/device_agreement.h"
 #include "daemon/jobs/plans/plan_description.h"
 #include "daemon/peers/measurement_conversion.h"
 #include "daemon/peers/schedule_conversion.h"
@@ -18,9 +19,6 @@ constexpr std::chrono::nanoseconds kBetweenKeepings = std::chrono::minutes(1);
 
 // Who does not answer an inquiry by then is told of as one that doesn't.
 constexpr auto kInquiryGrace = std::chrono::seconds(1);
-
-// As NcclIdBytes, of which only those know who have GPUs.
-constexpr std::size_t kNcclIdBytes = 128;
 
 // False for one that was made when buckets could be larger.
 bool Fits(const KeptPlan& plan, std::size_t most_bytes) {

@@ -153,7 +153,12 @@ void JobCoordinator::EndCommunicator(CommunicatorSchedule& schedule, std::uint32
 
 void JobCoordinator::OnRankDevice(const Node& node, const v1::RankDevice& device) {
   if (state_ != State::kRunning) return;
-  if (!Holds(node, Rank(device.rank())) || device.why().size() > kMostDeviceWhyBytes) {
+  const bool is_bounded =
+      device.why().size() <= kMostDeviceWhyBytes && device.kept_size() <= kMostKept &&
+      std::all_of(device.kept().begin(), device.kept().end(), [](const v1::KeptCommunicator& kept) {
+        return kept.unique_id().size() == kNcclIdBytes;
+      });
+  if (!Holds(node, Rank(device.rank())) || !is_bounded) {
     Fail(absl::InternalError(absl::StrCat("ringd on ", node.name, " broke the protocol: it tells ",
                                           "of a GPU that no rank of it can have asked for")));
     return;

@@ -40,6 +40,15 @@ void DeviceAgreement::OnWord(const v1::RankDevice& device) {
   AnswerDecided([](const Ask&) { return false; });
 }
 
+bool DeviceAgreement::HasKept(int rank, absl::string_view unique_id, std::uint64_t launched) const {
+  const auto word = words_.find(rank);
+  if (word == words_.end() || left_.contains(rank)) return false;
+  const auto& all = word->second.kept();
+  return std::any_of(all.begin(), all.end(), [&](const v1::KeptCommunicator& kept) {
+    return kept.unique_id() == unique_id && kept.launched() == launched;
+  });
+}
+
 void DeviceAgreement::OnLeft(int rank) {
   left_.insert(rank);
   Answer([rank](const Ask& ask, AgreedDevices&) { return ask.rank == rank; },

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <set>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "proto/base/clock.h"
 #include "proto/rpc/peer.pb.h"
 
@@ -19,6 +21,10 @@ namespace ringd {
 
 // At most one hour, whatever the start timeout is.
 inline constexpr std::chrono::hours kLongestAgreement{1};
+// As NcclIdBytes, of which only those know who have GPUs.
+inline constexpr std::size_t kNcclIdBytes = 128;
+// Of RankDevice::kept.
+inline constexpr int kMostKept = 16;
 // Of RankDevice::why.
 inline constexpr std::size_t kMostDeviceWhyBytes = 1024;
 
@@ -58,6 +64,8 @@ class DeviceAgreement {
   static constexpr std::ptrdiff_t kMostAsks = 64;
 
   void OnWord(const v1::RankDevice& device);
+  // Whether the rank has told that it has this NCCL communicator still, after so many operations.
+  bool HasKept(int rank, absl::string_view unique_id, std::uint64_t launched) const;
   // The rank has left: nobody waits for its word, and it waits for nobody's.
   void OnLeft(int rank);
   // Answers those whose time is over, and warns those that have waited for another `warning`; 0:

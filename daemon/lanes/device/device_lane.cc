@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/logging/log.h"
 #include "proto/operations/operation_traits.h"
 #include "proto/types/data_type.h"
 
@@ -47,9 +48,11 @@ DeviceLane::DeviceLane(Options options, std::vector<Member> members, DeviceRoom*
 }
 
 DeviceLane::~DeviceLane() {
-  if (connects_ && failure_.ok() && Quiet()) {
+  if (CanBeKept()) {
+    Keep(/*in_order=*/true);
+  } else if (connects_ && failure_.ok() && Quiet()) {
     // Other ranks may not be done with what has ended here.
-    const Clock::time_point deadline = Clock::now() + DeviceRoom::kPartingPatience;
+    const Clock::time_point deadline = Clock::now() + kPartingPatience;
     for (const LocalRank& rank : ranks_) {
       rank.member.slab->gpu()->Disconnect(rank.communicator, deadline);
     }
@@ -92,34 +95,92 @@ void DeviceLane::Start(OperationId id, std::span<const TensorMeta* const> metas,
   if (!connects_) Connect(now);
 }
 
+bool DeviceLane::CanBeKept() const {
+  return room_->options().keep.count() > 0 && connects_ && failure_.ok() && Quiet() &&
+         std::ranges::all_of(ranks_, [](const LocalRank& rank) {
+           // A trainer's communicator goes with its process.
+           return rank.connected && rank.member.slab->launched_by() == LaunchedBy::kEngine;
+         });
+}
+
+void DeviceLane::Keep(bool in_order) {
+  KeptCommunicator kept{*id_, launched_, options_.ranks, {}};
+  for (const LocalRank& rank : ranks_) {
+    const SessionSlab& slab = *rank.member.slab;
+    kept.here.push_back({rank.member.rank, slab.uuid(), slab.gpu(), rank.communicator});
+  }
+  room_->Keep(std::move(kept), in_order);
+}
+
 void DeviceLane::Connect(Clock::time_point now) {
   if (aborted_ || connects_) return;
   if (options_.makes_id && !std::exchange(id_asked_, true)) {
-    ranks_.front().member.slab->gpu()->CreateId(room_->AddIdRequest(this));
+    const auto kept = room_->kept().Of(options_.ranks);
+    const auto usable = std::ranges::find_if(
+        kept, [this](const KeptCommunicator* one) { return options_.is_kept_by_all(*one); });
+    if (usable != kept.end()) {
+      options_.tell_id((*usable)->id, /*is_kept=*/true);
+    } else {
+      ranks_.front().member.slab->gpu()->CreateId(room_->AddIdRequest(this));
+    }
   }
   if (!begun_ || !id_.has_value()) return;
   connects_ = true;
+  if (is_kept_) {
+    TakeKept();
+  } else {
+    Meet(now);
+  }
+  if (!failure_.ok()) return;
+  for (auto& [rank, bucket] : std::exchange(held_, {})) {
+    bucket.communicator = ranks_[rank].communicator;
+    ranks_[rank].member.slab->gpu()->Enqueue(std::move(bucket));
+  }
+}
+
+void DeviceLane::Meet(Clock::time_point now) {
+  room_->DropKept(options_.ranks);
   for (const LocalRank& rank : ranks_) {
     rank.member.slab->gpu()->Connect(
         rank.communicator, *id_, rank.member.rank, static_cast<int>(options_.ranks.size()),
         room_->options().fusion_bytes, now + options_.connect_patience);
   }
-  for (auto& [rank, bucket] : std::exchange(held_, {})) {
-    ranks_[rank].member.slab->gpu()->Enqueue(std::move(bucket));
+}
+
+void DeviceLane::TakeKept() {
+  const std::optional<KeptCommunicator> kept = room_->TakeKept(*id_, this);
+  for (LocalRank& rank : ranks_) {
+    const auto is_its = [&rank](const KeptCommunicator::Local& here) {
+      return here.rank == rank.member.rank && here.launcher == rank.member.slab->gpu();
+    };
+    const auto found = kept.has_value() ? std::ranges::find_if(kept->here, is_its)
+                                        : std::vector<KeptCommunicator::Local>::const_iterator();
+    if (!kept.has_value() || found == kept->here.end()) {
+      // It has failed since it was announced.
+      return NoteFailure(absl::UnavailableError(absl::StrCat(
+          "what rank ", options_.ranks[static_cast<std::size_t>(rank.member.rank)].value(),
+          " had kept of an earlier job has gone; the next start makes another")));
+    }
+    rank.communicator = found->communicator;
+    rank.connected = true;
   }
+  launched_ = kept->launched;
+  LogInfo(absl::StrCat("the GPUs' communicator of ", options_.ranks.size(),
+                       " ranks is the one of an earlier job"));
 }
 
 void DeviceLane::OnId(const NcclIdCreated& created) {
   if (created.status.ok()) {
-    options_.tell_id(created.id);
+    options_.tell_id(created.id, /*is_kept=*/false);
   } else {
     NoteFailure(created.status);
   }
 }
 
-void DeviceLane::TakeId(const NcclIdBytes& id) {
+void DeviceLane::TakeId(const NcclIdBytes& id, bool is_kept) {
   if (id_.has_value()) return;
   id_ = id;
+  is_kept_ = is_kept;
   Connect(Clock::now());
 }
 
@@ -158,6 +219,7 @@ void DeviceLane::OnBucketEnded(const DeviceBucketEnded& ended) {
   Running& running = found->second;
   if (running.status.ok()) running.status = std::move(status);
   if (--running.parts > 0) return;
+  if (running.status.ok()) ++launched_;
   ends_.push_back({id, std::move(running.status)});
   running_.erase(found);
 }
@@ -176,11 +238,13 @@ absl::Status DeviceLane::Health(Clock::time_point now) const {
 
 void DeviceLane::Abort(absl::string_view reason) {
   if (std::exchange(aborted_, true)) return;
+  const bool is_kept = CanBeKept();
+  if (is_kept) Keep(/*in_order=*/false);
   NoteFailure(absl::AbortedError(reason));
   for (const auto& [rank, bucket] : std::exchange(held_, {})) buckets_.erase(bucket.id);
   for (const LocalRank& rank : ranks_) {
     // Those that have not begun have nothing to abort.
-    if (connects_) rank.member.slab->gpu()->Abort(rank.communicator, reason);
+    if (connects_ && !is_kept) rank.member.slab->gpu()->Abort(rank.communicator, reason);
   }
   running_.clear();
 }

@@ -49,9 +49,13 @@ class DeviceLane final : private DeviceEvents {
     std::chrono::nanoseconds connect_patience{};
     // Of an operation, from when it is started; 0: kLongestOperation.
     std::chrono::nanoseconds operation_timeout{};
-    // Hands an id that was made here to the other nodes, by way of the coordinator: it comes back
-    // by OnId.
-    std::function<void(const NcclIdBytes&)> tell_id;
+    // Whether all ranks have told that they have it still.
+    std::function<bool(const KeptCommunicator&)> is_kept_by_all = [](const KeptCommunicator&) {
+      return false;
+    };
+    // Hands an id that was made here, or that of a kept communicator, to the other nodes, by way of
+    // the coordinator: it comes back by TakeId.
+    std::function<void(const NcclIdBytes&, bool is_kept)> tell_id;
   };
 
   // What no setting bounds. A trainer may compute for long before a source is ready.
@@ -73,8 +77,9 @@ class DeviceLane final : private DeviceEvents {
   void Start(OperationId id, std::span<const TensorMeta* const> metas,
              std::span<const DeviceOperand> operands, Clock::time_point now);
 
-  // The coordinator has passed an id on. Another one than the first changes nothing.
-  void TakeId(const NcclIdBytes& id);
+  // The coordinator has passed an id on. Another one than the first changes nothing. `is_kept`: of
+  // a communicator that an earlier job has left here.
+  void TakeId(const NcclIdBytes& id, bool is_kept = false);
 
   struct End {
     OperationId id;
@@ -125,6 +130,12 @@ class DeviceLane final : private DeviceEvents {
   void OnFailed(const DeviceCommunicatorFailed& failed) override;
   void OnBucketEnded(const DeviceBucketEnded& ended) override;
 
+  // Another job may use the communicator when this lane has ended.
+  bool CanBeKept() const;
+  void Keep(bool in_order);
+  void Meet(Clock::time_point now);
+  void TakeKept();
+
   DeviceBucket MakeBucket(std::span<const TensorMeta* const> metas, int rank) const;
   void Connect(Clock::time_point now);
   // `is_certain`: nobody has a better word.
@@ -135,8 +146,10 @@ class DeviceLane final : private DeviceEvents {
   std::vector<LocalRank> ranks_;
   bool id_asked_ = false;
   std::optional<NcclIdBytes> id_;
-  bool begun_ = false;                                      // an operation has been started
-  bool connects_ = false;                                   // Connect has been called
+  bool is_kept_ = false;        // id_ is of a communicator that was kept
+  std::uint64_t launched_ = 0;  // KeptCommunicator's
+  bool begun_ = false;          // an operation has been started
+  bool connects_ = false;       // Connect has been called
   std::vector<std::pair<std::size_t, DeviceBucket>> held_;  // until then, with its rank
   std::unordered_map<std::uint64_t, OperationId> buckets_;
   std::unordered_map<OperationId, Running> running_;

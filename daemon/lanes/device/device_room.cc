@@ -182,7 +182,39 @@ std::uint64_t DeviceRoom::AddIdRequest(DeviceEvents* events) {
   return next_id_request_++;
 }
 
+void DeviceRoom::Keep(KeptCommunicator kept, bool in_order) {
+  const Clock::duration patience =
+      in_order ? std::min<Clock::duration>(options_.keep, kKeptInOrder) : options_.keep;
+  LogInfo(absl::StrCat("the GPUs' communicator of ", kept.ranks.size(), " ranks is kept for ",
+                       std::chrono::ceil<std::chrono::seconds>(patience).count(),
+                       " s, for the next job of the name"));
+  last_forgotten_ = Clock::now();
+  kept_.Add(std::move(kept), last_forgotten_ + patience);
+}
+
+std::optional<KeptCommunicator> DeviceRoom::TakeKept(const NcclIdBytes& id, DeviceEvents* events) {
+  std::optional<KeptCommunicator> taken = kept_.Take(id);
+  if (!taken.has_value()) return taken;
+  for (const KeptCommunicator::Local& here : taken->here) {
+    communicators_[here.communicator] = events;
+  }
+  return taken;
+}
+
+void DeviceRoom::DropKept(const std::vector<Rank>& ranks) {
+  last_forgotten_ = Clock::now();
+  kept_.Drop(ranks);
+}
+
+void DeviceRoom::DropExpired(Clock::time_point now, bool has_job) {
+  if (kept_.empty()) return;
+  if (!has_job) kept_.EndAnnounced(now + std::min<Clock::duration>(options_.keep, kKeptInOrder));
+  last_forgotten_ = now;
+  kept_.DropExpired(now);
+}
+
 bool DeviceRoom::Lingers(Clock::time_point now) const {
+  if (!kept_.empty()) return true;
   if (now - last_forgotten_ >= kPartingPatience) return false;
   return std::any_of(gpus_.begin(), gpus_.end(),
                      [](const auto& entry) { return !entry.second.launcher->Describe().empty(); });
@@ -324,6 +356,8 @@ void DeviceRoom::Handle(Gpu& gpu, DeviceEvent event) {
                  [&](const DeviceCommunicatorFailed& failed) {
                    if (DeviceEvents* const events = ListenerOf(failed.communicator)) {
                      events->OnFailed(failed);
+                   } else {
+                     kept_.OnFailed(failed.communicator);
                    }
                  },
                  [&](const DeviceBucketEnded& ended) {

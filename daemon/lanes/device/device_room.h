@@ -16,10 +16,12 @@
 #include "backends/device/device_thread.h"
 #include "daemon/channel/channel_loop.h"
 #include "daemon/lanes/device/device_asker.h"
+#include "daemon/lanes/device/kept_communicators.h"
 #include "daemon/lanes/device/session_slab.h"
 #include "daemon/lanes/device/trainer_launcher.h"
 #include "proto/base/clock.h"
 #include "proto/base/unique_fd.h"
+#include "proto/types/ids.h"
 
 namespace ringd {
 
@@ -50,6 +52,8 @@ class DeviceRoom {
     std::uint64_t max_slab = 0;      // what a slab may have for tensors; 0: what the GPU has
     LaunchChoice launch = LaunchChoice::kAuto;
     std::string nccl_interfaces{};  // for trainers' NCCL, with commas in between; empty: any
+    // Of NCCL communicators, after a job that has failed; 0: they end with their job.
+    std::chrono::nanoseconds keep{};
   };
   // Once: the slab and its descriptor, or why there is none.
   using SlabCallback =
@@ -78,10 +82,25 @@ class DeviceRoom {
   // No communicator's or id's events any more.
   void Forget(DeviceEvents* events);
 
-  // True if other ranks may still need what NCCL does here for communicators that have ended: so
-  // long the process must not end. For kPartingPatience at most.
+  // For the next job of the name. After one that all have left in order for kKeptInOrder at most:
+  // its memory is another job's soon.
+  void Keep(KeptCommunicator kept, bool in_order);
+  static constexpr std::chrono::seconds kKeptInOrder{3};
+  // What the rank's node is to tell of: kept ones in which it was.
+  std::vector<const KeptCommunicator*> AnnounceKept(Rank rank, const std::string& gpu) {
+    return kept_.Announce(rank, gpu);
+  }
+  const KeptCommunicators& kept() const noexcept { return kept_; }
+  // The one with this id. What is told of its ranks goes to `events` from now on.
+  std::optional<KeptCommunicator> TakeKept(const NcclIdBytes& id, DeviceEvents* events);
+  // These ranks meet anew.
+  void DropKept(const std::vector<Rank>& ranks);
+  // Call it now and then. `has_job`: else nobody is about to take what was announced.
+  void DropExpired(Clock::time_point now, bool has_job);
+
+  // True if other ranks may still need what NCCL does here for communicators that have ended, for
+  // kPartingPatience at most, or if some are kept: so long the process must not end.
   bool Lingers(Clock::time_point now) const;
-  static constexpr std::chrono::seconds kPartingPatience{2};
 
   // Why the engine has no use for its GPUs any more: a thread has been in one step for `patience`,
   // or for kSetUpPatience where that may take long. CUDA's driver, or NCCL, does not come back.
@@ -143,6 +162,7 @@ class DeviceRoom {
   std::vector<Asked> passed_on_;  // to their trainers, by Advance
   std::map<DeviceCommunicatorId, DeviceEvents*> communicators_;
   std::map<std::uint64_t, DeviceEvents*> id_requests_;
+  KeptCommunicators kept_;
   Clock::time_point last_forgotten_;  // some communicator
   std::uint64_t next_slab_ = 1;
   std::uint64_t next_communicator_ = 1;

@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 #include <string>
+#include <utility>
 
 #include "tests/daemon/jobs/coordinator/recorded_nodes.h"
 
@@ -61,6 +62,27 @@ TEST_CASE(
   const std::vector<std::string> failures = world.nodes.FailuresOf(JoinedNodes::LinkOf(1));
   REQUIRE(failures.size() == 1);
   CHECK_THAT(failures.front(), Catch::Contains("node0") && Catch::Contains("protocol"));
+}
+
+TEST_CASE("JobCoordinator: what a rank has kept of an earlier job is told to all, and bounded") {
+  const auto word = [](int count, std::size_t id_bytes) {
+    v1::NodeMessage message;
+    message.mutable_rank_device()->set_rank(1);
+    for (int i = 0; i < count; ++i) {
+      message.mutable_rank_device()->add_kept()->set_unique_id(std::string(id_bytes, 'k'));
+    }
+    return message;
+  };
+  for (const auto& [count, id_bytes] : {std::pair(16, 128), {17, 128}, {1, 127}}) {
+    JoinedNodes world(OptionsOf(2));
+    world.coordinator.OnMessage(JoinedNodes::LinkOf(1), word(count, id_bytes), world.now);
+    const v1::RankDevice heard =
+        world.nodes.Last(JoinedNodes::LinkOf(0), &v1::CoordinatorMessage::has_rank_device,
+                         &v1::CoordinatorMessage::rank_device);
+    const bool is_right = count <= 16 && id_bytes == 128;
+    CHECK(heard.kept_size() == (is_right ? count : 0));
+    CHECK(world.nodes.FailuresOf(JoinedNodes::LinkOf(0)).empty() == is_right);
+  }
 }
 
 }  // namespace ringd

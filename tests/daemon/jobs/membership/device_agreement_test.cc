@@ -140,6 +140,22 @@ TEST_CASE("DeviceAgreement: who waits for long is warned, and goes by NCCL when 
   CHECK(node.answers[0]->agreed.why.find("rank 2 on node-b") == 0);
 }
 
+TEST_CASE("DeviceAgreement: who has an NCCL communicator still is known with its operations") {
+  Node node;
+  v1::RankDevice word = Word(1);
+  word.add_kept()->set_unique_id("id");
+  word.mutable_kept(0)->set_launched(7);
+  node.agreement.OnWord(NoGpu(1));
+  CHECK_FALSE(node.agreement.HasKept(1, "id", 7));
+  node.agreement.OnWord(word);
+  CHECK(node.agreement.HasKept(1, "id", 7));
+  CHECK_FALSE(node.agreement.HasKept(1, "id", 8));
+  CHECK_FALSE(node.agreement.HasKept(1, "other", 7));
+  CHECK_FALSE(node.agreement.HasKept(0, "id", 7));
+  node.agreement.OnLeft(1);
+  CHECK_FALSE(node.agreement.HasKept(1, "id", 7));
+}
+
 TEST_CASE("DeviceAgreement: a job's failure ends every wait, and a rank has so many at most") {
   Node node;
   for (std::ptrdiff_t i = 0; i < DeviceAgreement::kMostAsks; ++i) node.Ask(0, {0, 1});

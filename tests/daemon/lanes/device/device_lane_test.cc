@@ -170,5 +170,63 @@ TEST_CASE("DeviceLane: an abort lets streams go, leaves nothing in flight, and s
                  }) == "");
 }
 
+TEST_CASE("DeviceLane: what an ended one has kept serves the next one, and no other is made") {
+  CHECK(RunRanks(2, With(), [](const Child& child, const NcclRank& rank) {
+          LanedRank self(child, rank, std::chrono::minutes(1));
+          const auto sum = [&self, &child, &rank](std::uint64_t number) {
+            self.view().Write<float>(0, {static_cast<float>(number), 1.0F});
+            self.Start(number, {Of(DataType::kFloat32, ReduceOp::kSum, 2)}, {0});
+            self.SetReady(number);
+            // An id makes one communicator: another one of the same can't come about.
+            self.lane().TakeId(IdOf(rank), number > 1);
+            CHILD_STATUS(self.WaitEnds().at(0).status);
+            CHILD_CHECK(self.view().Read<float>(0, 2) ==
+                        std::vector<float>({2 * static_cast<float>(number), 2}));
+          };
+          sum(1);
+          self.EndLane();  // in order
+          CHILD_CHECK(self.room().kept().Of({Rank(0), Rank(1)}).size() == 1);
+          CHILD_CHECK(self.room().Lingers(Clock::now() + std::chrono::hours(1)));
+          self.OpenLane();
+          sum(2);
+          CHILD_CHECK(self.room().kept().empty());
+          CHILD_CHECK(self.lane().Describe().at(0).state == "ready");
+          self.lane().Abort("rank 1 has died");
+          self.EndLane();
+          const auto kept = self.room().AnnounceKept(Rank(rank.rank()), self.slab().uuid());
+          CHILD_CHECK(kept.size() == 1);
+          CHILD_CHECK(kept[0]->launched == 2);
+          self.OpenLane();
+          sum(3);
+          // Others meet anew: theirs is not what was kept.
+          self.EndLane();
+          self.room().DropExpired(Clock::now() + std::chrono::hours(1), false);
+          CHILD_CHECK(self.room().kept().empty());
+          self.WaitUntil([&] { return self.slab().gpu()->Describe().empty(); }, "its end");
+        }) == "");
+}
+
+TEST_CASE("DeviceLane: what is in flight, or has failed, is not kept; what was lost is told") {
+  CHECK(RunRanks(2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "hang@1:1"}}),
+                 [](const Child& child, const NcclRank& rank) {
+                   LanedRank self(child, rank, std::chrono::minutes(1));
+                   self.lane().TakeId(IdOf(rank));
+                   self.Start(1, {Of(DataType::kFloat32, ReduceOp::kSum, 4)}, {0});
+                   self.SetReady(1);
+                   NcclRank::Pause();
+                   self.lane().Abort("rank 1 has died");
+                   CHILD_CHECK(self.room().kept().empty());
+                   self.WaitUntil([&] { return self.lane().Quiet(); }, "quiet");
+                   self.EndLane();
+                   CHILD_CHECK(self.room().kept().empty());
+                   self.OpenLane();
+                   self.Start(2, {Of(DataType::kFloat32, ReduceOp::kSum, 4)}, {0});
+                   self.lane().TakeId(IdOf(rank), true);
+                   const absl::Status health =
+                       self.lane().Health(Clock::now() + DeviceLane::kWordOfEnd);
+                   CHILD_REFUSED(absl::StatusCode::kUnavailable, "kept of an earlier job", health);
+                 }) == "");
+}
+
 }  // namespace
 }  // namespace ringd

@@ -21,12 +21,16 @@ class LanedRank {
  public:
   static constexpr std::uint64_t kFusion = 32 << 10;
 
-  LanedRank(const emulator::Child& child, const emulator::NcclRank& rank)
+  // `keep`: DeviceRoom::Options'.
+  LanedRank(const emulator::Child& child, const emulator::NcclRank& rank,
+            std::chrono::nanoseconds keep = {})
       : child_(child),
+        rank_(rank),
         context_(OpenGpu(child, rank.rank())),
         room_({.cuda_library = emulator::kLibrary,
                .nccl_library = emulator::kNcclLibrary,
-               .fusion_bytes = kFusion},
+               .fusion_bytes = kFusion,
+               .keep = keep},
               [] {}) {
     room_.OpenSlab(context_->uuid(), kSlabBytes, {},
                    [this, &child](const absl::Status& status,
@@ -42,15 +46,22 @@ class LanedRank {
           return slab_ != nullptr;
         },
         "the slab");
-    DeviceLane::Options options;
-    for (int i = 0; i < rank.size(); ++i) options.ranks.emplace_back(i);
-    options.connect_patience = kPatience;
-    options.tell_id = [](const NcclIdBytes&) {};
-    lane_.emplace(std::move(options), std::vector<DeviceLane::Member>{{rank.rank(), slab_}},
-                  &room_);
+    OpenLane();
   }
 
+  // Another one, of the same ranks, when EndLane was called.
+  void OpenLane() {
+    DeviceLane::Options options;
+    for (int i = 0; i < rank_.size(); ++i) options.ranks.emplace_back(i);
+    options.connect_patience = kPatience;
+    options.tell_id = [](const NcclIdBytes&, bool) {};
+    lane_.emplace(std::move(options), std::vector<DeviceLane::Member>{{rank_.rank(), slab_}},
+                  &room_);
+  }
+  void EndLane() { lane_.reset(); }
+
   DeviceLane& lane() { return *lane_; }
+  DeviceRoom& room() { return room_; }
   const SessionSlab& slab() const { return *slab_; }
   SlabView view() const { return {child_, *imported_}; }
 
@@ -96,6 +107,7 @@ class LanedRank {
 
  private:
   const emulator::Child& child_;
+  const emulator::NcclRank& rank_;
   const std::shared_ptr<const CudaContext> context_;
   DeviceRoom room_;
   std::shared_ptr<const SessionSlab> slab_;
