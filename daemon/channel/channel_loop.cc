@@ -18,6 +18,8 @@ namespace {
 constexpr std::uint64_t kWakeKey = 0;
 // More than a node has engines: each round is one of all channels.
 constexpr std::size_t kMostEvents = 512;
+// Beside which no party is numbered.
+constexpr std::uint64_t kLonelyParty = std::uint64_t{1} << 63;
 // Until descriptors are sent again of which the kernel had too many on their way, or room is asked
 // for again.
 constexpr int kPauseMs = 20;
@@ -90,9 +92,7 @@ void ChannelLoop::Run() {
     if (!unfinished_.empty()) pause = 0;
     const int count =
         ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()), pause);
-    // Everybody has one turn before anybody has another one.
-    std::map<std::uint64_t, std::uint32_t> round;
-    for (const std::uint64_t key : std::exchange(unfinished_, {})) round[key] = EPOLLIN;
+    Happened round = std::exchange(unfinished_, {});
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
       if (event.data.u64 == kWakeKey) return;
@@ -101,7 +101,38 @@ void ChannelLoop::Run() {
     if (!paused_.empty() && Clock::now() >= try_again_at_) {
       for (const auto& [key, happened] : std::exchange(paused_, {})) round[key] |= happened;
     }
-    for (const auto& [key, happened] : round) Serve(key, happened, nudges.get());
+    ServeRound(round, nudges.get());
+  }
+}
+
+void ChannelLoop::ServeRound(const Happened& round, Nudges* nudges) {
+  std::map<std::uint64_t, std::shared_ptr<Entry>> entries;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [key, happened] : round) {
+      const auto found = entries_.find(key);
+      if (found != entries_.end()) entries.insert(*found);
+    }
+  }
+  std::map<std::uint64_t, Happened> parties;
+  for (const auto& [key, entry] : entries) {
+    const auto& party = entry->events.party;
+    parties[party == nullptr ? kLonelyParty | key : party()][key] = round.at(key);
+  }
+  for (const auto& [party, waiting] : parties) {
+    auto next = waiting.begin();
+    if (waiting.size() > 1) {
+      std::uint64_t& last = last_turns_[party];
+      next = waiting.upper_bound(last);
+      if (next == waiting.end()) next = waiting.begin();
+      last = next->first;
+    } else {
+      last_turns_.erase(party);
+    }
+    for (const auto& [key, happened] : waiting) {
+      if (key != next->first) unfinished_[key] |= happened;
+    }
+    Serve(next->first, *entries.at(next->first), next->second, nudges);
   }
 }
 
@@ -110,23 +141,16 @@ void ChannelLoop::Pause(std::uint64_t key, std::uint32_t events) {
   paused_[key] |= events;
 }
 
-void ChannelLoop::Serve(std::uint64_t key, std::uint32_t happened, Nudges* nudges) {
-  std::shared_ptr<Entry> entry;
-  {
-    const MutexLock lock(mutex_);
-    const auto found = entries_.find(key);
-    if (found == entries_.end()) return;
-    entry = found->second;
-  }
-  Channel& channel = *entry->channel;
-  if ((happened & EPOLLOUT) != 0) Flush(key, *entry);
+void ChannelLoop::Serve(std::uint64_t key, Entry& entry, std::uint32_t happened, Nudges* nudges) {
+  Channel& channel = *entry.channel;
+  if ((happened & EPOLLOUT) != 0) Flush(key, entry);
   if ((happened & ~EPOLLOUT) == 0) return;
-  const absl::StatusOr<Turn> turn = Read(*entry, (happened & (EPOLLHUP | EPOLLERR)) != 0, nudges);
+  const absl::StatusOr<Turn> turn = Read(entry, (happened & (EPOLLHUP | EPOLLERR)) != 0, nudges);
   if (turn.ok()) {
-    if (*turn == Turn::kMore) unfinished_.insert(key);
+    if (*turn == Turn::kMore) unfinished_[key] |= EPOLLIN;
     if (*turn == Turn::kNoRoom) Pause(key, EPOLLIN);
     const bool reads = *turn != Turn::kNoRoom;
-    if (entry->reads->exchange(reads, std::memory_order_relaxed) != reads) AwaitAnew(key, *entry);
+    if (entry.reads->exchange(reads, std::memory_order_relaxed) != reads) AwaitAnew(key, entry);
     return;
   }
   channel.Close();
@@ -135,7 +159,7 @@ void ChannelLoop::Serve(std::uint64_t key, std::uint32_t happened, Nudges* nudge
     const MutexLock lock(mutex_);
     entries_.erase(key);
   }
-  entry->events.on_end(turn.status());
+  entry.events.on_end(turn.status());
 }
 
 bool ChannelLoop::HasRoom(Entry& entry) {

@@ -9,7 +9,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <thread>
 
@@ -36,10 +35,14 @@ struct ChannelEvents {
   // brings it along. Null: there is none now. Then the other side has to wait, and this is asked
   // again soon. No function: there is always room.
   std::function<std::shared_ptr<const void>(std::size_t)> room = nullptr;
+  // Whose the channel is, a number of 63 bits: those of one party have their turns one after the
+  // other. No function: it is a party by itself.
+  std::function<std::uint64_t()> party = nullptr;
 };
 
-// Channels are read in turns: one that always has something to say keeps each of the others waiting
-// for kTurn at a time, or for as long as one frame takes.
+// Channels are read in turns, one of each party in each round: a party that always has something to
+// say, by however many channels, keeps the others waiting for kTurn at a time, or for as long as
+// one frame takes.
 //
 // Thread safety: any thread, but the destructor.
 // Ownership: shares the channels with their users until they have ended. What events use must live
@@ -78,11 +81,15 @@ class ChannelLoop {
     std::shared_ptr<const void> room;  // the thread's: for the frame that comes next
   };
   enum class Turn { kDone, kMore, kNoRoom };
+  using Happened = std::map<std::uint64_t, std::uint32_t>;  // epoll's events by channel
 
   ChannelLoop(WakingEpoll epoll, IsolatedExecutor* isolated);
   void Run();
+  // One turn of each party; the others of its channels are for the next round.
+  void ServeRound(const Happened& round, Nudges* nudges) ABSL_LOCKS_EXCLUDED(mutex_);
   // `nudges`: null where closing makes nobody wait.
-  void Serve(std::uint64_t key, std::uint32_t happened, Nudges* nudges);
+  void Serve(std::uint64_t key, Entry& entry, std::uint32_t happened, Nudges* nudges)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // One turn of a channel. `hung_up`: little more can come, for which there is room. Errors as
   // Channel::Read.
   static absl::StatusOr<Turn> Read(Entry& entry, bool hung_up, Nudges* nudges);
@@ -102,11 +109,13 @@ class ChannelLoop {
   std::uint64_t last_key_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::uint64_t, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
 
-  // The thread's: channels whose turn has ended before they had nothing more to say, and those that
+  // The thread's: channels that had no turn yet or had more to say than one takes; and those that
   // wait, for room or for the kernel to take descriptors, with the events that are tried again.
-  std::set<std::uint64_t> unfinished_;
-  std::map<std::uint64_t, std::uint32_t> paused_;
+  Happened unfinished_;
+  Happened paused_;
   Clock::time_point try_again_at_;
+  // Of parties of which more than one waits: whose turn was the last one.
+  std::map<std::uint64_t, std::uint64_t> last_turns_;
 
   std::thread thread_;
 };

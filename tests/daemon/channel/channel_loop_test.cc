@@ -47,7 +47,8 @@ std::string FrameOf(const std::string& payload) { return HeaderOf(payload.size()
 struct Speaker {
   explicit Speaker(
       ChannelLoop& loop, std::function<void()> on_frame = [] {},
-      decltype(ChannelEvents::room) room = nullptr) {
+      decltype(ChannelEvents::room) room = nullptr,
+      decltype(ChannelEvents::party) party = nullptr) {
     auto ends = UnixSocketPair();
     REQUIRE(ends.ok());
     ChannelEvents events;
@@ -59,6 +60,7 @@ struct Speaker {
     };
     events.on_end = [this](const absl::Status&) { has_ended = true; };
     events.room = std::move(room);
+    events.party = std::move(party);
     channel = *loop.Add(std::move(ends->first), std::move(events));
     other = std::move(ends->second);
   }
@@ -121,6 +123,31 @@ TEST_CASE("ChannelLoop: one that has much to say is interrupted for the others a
   CHECK(said_before <= 3);
   // What it has said is not lost, although the socket has nothing more.
   CHECK(Within([&] { return talker.count == kFrames; }));
+}
+
+TEST_CASE("ChannelLoop: a party with many channels has a turn as one with a single channel") {
+  std::atomic<bool> released{false};
+  std::atomic<int> said{0};
+  std::atomic<int> said_before{0};
+  Speakers speakers;
+  Speaker& first = speakers.Add([&] { Within([&] { return released.load(); }); });
+  std::vector<Speaker*> talkers;
+  for (int i = 0; i < 20; ++i) {
+    const auto on_frame = [&] {
+      std::this_thread::sleep_for(2 * ChannelLoop::kTurn);
+      ++said;
+    };
+    talkers.push_back(&speakers.Add(on_frame, nullptr, [] { return std::uint64_t{7}; }));
+  }
+  Speaker& other = speakers.Add([&] { said_before = said.load(); });
+  first.Say(FrameOf("x"));
+  for (Speaker* talker : talkers) talker->Say(FrameOf("x") + FrameOf("x") + FrameOf("x"));
+  other.Say(FrameOf("x"));
+  released = true;
+  REQUIRE(Within([&] { return other.count == 1; }));
+  CHECK(said_before <= 3);
+  // Each of them has its turn.
+  CHECK(Within([&] { return said == 60; }));
 }
 
 TEST_CASE("ChannelLoop: what was said before the other side has gone comes before its end") {
