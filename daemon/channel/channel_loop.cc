@@ -18,8 +18,8 @@ namespace {
 constexpr std::uint64_t kWakeKey = 0;
 // More than a node has engines: each round is one of all channels.
 constexpr std::size_t kMostEvents = 512;
-// Beside which no party is numbered.
-constexpr std::uint64_t kLonelyParty = std::uint64_t{1} << 63;
+// Beside which no flow is numbered.
+constexpr std::uint64_t kLoneFlow = std::uint64_t{1} << 63;
 // Until descriptors are sent again of which the kernel had too many on their way, or room is asked
 // for again.
 constexpr int kPauseMs = 20;
@@ -114,20 +114,20 @@ void ChannelLoop::ServeRound(const Happened& round, Nudges* nudges) {
       if (found != entries_.end()) entries.insert(*found);
     }
   }
-  std::map<std::uint64_t, Happened> parties;
+  std::map<std::uint64_t, Happened> flows;
   for (const auto& [key, entry] : entries) {
-    const auto& party = entry->events.party;
-    parties[party == nullptr ? kLonelyParty | key : party()][key] = round.at(key);
+    const auto& flow = entry->events.flow;
+    flows[flow == nullptr ? kLoneFlow | key : flow()][key] = round.at(key);
   }
-  for (const auto& [party, waiting] : parties) {
+  for (const auto& [flow, waiting] : flows) {
     auto next = waiting.begin();
     if (waiting.size() > 1) {
-      std::uint64_t& last = last_turns_[party];
+      std::uint64_t& last = last_turns_[flow];
       next = waiting.upper_bound(last);
       if (next == waiting.end()) next = waiting.begin();
       last = next->first;
     } else {
-      last_turns_.erase(party);
+      last_turns_.erase(flow);
     }
     for (const auto& [key, happened] : waiting) {
       if (key != next->first) unfinished_[key] |= happened;

@@ -35,12 +35,12 @@ struct ChannelEvents {
   // brings it along. Null: there is none now. Then the other side has to wait, and this is asked
   // again soon. No function: there is always room.
   std::function<std::shared_ptr<const void>(std::size_t)> room = nullptr;
-  // Whose the channel is, a number of 63 bits: those of one party have their turns one after the
-  // other. No function: it is a party by itself.
-  std::function<std::uint64_t()> party = nullptr;
+  // Whose the channel is, a number of 63 bits: those of one flow have their turns one after the
+  // other. No function: it is a flow by itself.
+  std::function<std::uint64_t()> flow = nullptr;
 };
 
-// Channels are read in turns, one of each party in each round: a party that always has something to
+// Channels are read in turns, one of each flow in each round: a flow that always has something to
 // say, by however many channels, keeps the others waiting for kTurn at a time, or for as long as
 // one frame takes.
 //
@@ -85,7 +85,7 @@ class ChannelLoop {
 
   ChannelLoop(WakingEpoll epoll, IsolatedExecutor* isolated);
   void Run();
-  // One turn of each party; the others of its channels are for the next round.
+  // One turn of each flow; the others of its channels are for the next round.
   void ServeRound(const Happened& round, Nudges* nudges) ABSL_LOCKS_EXCLUDED(mutex_);
   // `nudges`: null where closing makes nobody wait.
   void Serve(std::uint64_t key, Entry& entry, std::uint32_t happened, Nudges* nudges)
@@ -114,7 +114,7 @@ class ChannelLoop {
   Happened unfinished_;
   Happened paused_;
   Clock::time_point try_again_at_;
-  // Of parties of which more than one waits: whose turn was the last one.
+  // Of flows of which more than one waits: whose turn was the last one.
   std::map<std::uint64_t, std::uint64_t> last_turns_;
 
   std::thread thread_;

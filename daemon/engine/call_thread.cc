@@ -38,12 +38,12 @@ void CallThread::Stop() {
   dropped.swap(timers_);
 }
 
-void CallThread::Post(Task task, Party party) {
+void CallThread::Post(Task task, Flow flow) {
   bool wake = false;
   {
     MutexLock lock(mutex_);
     wake = sleeps_;
-    if (!stopped_) posted_[party].push_back(std::exchange(task, nullptr));
+    if (!stopped_) posted_[flow].push_back(std::exchange(task, nullptr));
   }
   if (task != nullptr) {
     task();
@@ -82,9 +82,9 @@ CallThread::Task CallThread::Next() {
       return std::move(timers_.extract(timers_.begin()).mapped());
     }
     if (!posted_.empty()) {
-      auto next = posted_.upper_bound(last_party_);
+      auto next = posted_.upper_bound(last_flow_);
       if (next == posted_.end()) next = posted_.begin();
-      last_party_ = next->first;
+      last_flow_ = next->first;
       Task task = std::move(next->second.front());
       next->second.pop_front();
       if (next->second.empty()) posted_.erase(next);

@@ -19,8 +19,8 @@ namespace ringd {
 // it makes replies of any length, hands them to gRPC, and frees what the engine has no use for any
 // more.
 //
-// Tasks are posted for a party. One task of each party that has some runs before a second one of
-// any: a task waits for those of its own party, and for one at a time of each other one.
+// Tasks are posted for a flow. One task of each flow that has some runs before a second one of
+// any: a task waits for those of its own flow, and for one at a time of each other one.
 //
 // Thread safety: all methods from any thread; tasks run one at a time.
 // Ownership: owns the tasks.
@@ -28,7 +28,7 @@ class CallThread {
  public:
   using Task = std::function<void()>;
   // Whose tasks come one after the other.
-  using Party = std::uint64_t;
+  using Flow = std::uint64_t;
 
   // A task that waits for its time.
   struct Timer {
@@ -46,9 +46,9 @@ class CallThread {
   // What is posted later runs at once, by whoever posts it.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Runs `task` soon, after those that were posted for this party before. Blocks for a short lock
+  // Runs `task` soon, after those that were posted for this flow before. Blocks for a short lock
   // only.
-  void Post(Task task, Party party = 0) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Post(Task task, Flow flow = 0) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Runs `task` at `at`, or never if it is cancelled before. It must be quick: it comes before what
   // was posted.
@@ -63,8 +63,8 @@ class CallThread {
 
   Mutex mutex_;
   CondVar changed_;
-  std::map<Party, std::deque<Task>> posted_ ABSL_GUARDED_BY(mutex_);  // none is empty
-  Party last_party_ ABSL_GUARDED_BY(mutex_) = 0;                      // whose turn was the last one
+  std::map<Flow, std::deque<Task>> posted_ ABSL_GUARDED_BY(mutex_);  // none is empty
+  Flow last_flow_ ABSL_GUARDED_BY(mutex_) = 0;                       // whose turn was the last one
   bool sleeps_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<Timer, Task> timers_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t last_number_ ABSL_GUARDED_BY(mutex_) = 0;

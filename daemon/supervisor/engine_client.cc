@@ -20,8 +20,8 @@ constexpr auto kSilence = std::chrono::seconds(10);
 
 // Whose turn an answer is: the calls of one user to engines of one. To read what these answer costs
 // time, and who asks may be an operator.
-CallThread::Party PartyOf(const Caller& caller, uid_t of_engine) {
-  return CallThread::Party{caller.uid} << 32 | of_engine;
+CallThread::Flow FlowOf(const Caller& caller, uid_t of_engine) {
+  return CallThread::Flow{caller.uid} << 32 | of_engine;
 }
 
 double UnixSeconds() {
@@ -58,7 +58,7 @@ absl::StatusOr<std::shared_ptr<EngineClient>> EngineClient::Create(std::uint64_t
                          engine->parts_.owner->OnEnding(*engine);
                        },
                        [engine](std::size_t bytes) { return engine->RoomFor(bytes); },
-                       [engine] { return engine->ChannelParty(); }},
+                       [engine] { return engine->ChannelFlow(); }},
                       limits);
   if (!channel.ok()) return channel.status();
   const MutexLock lock(engine->mutex_);
@@ -113,7 +113,7 @@ std::string EngineClient::Name() const {
   return absl::StrCat("the engine of job '", job_id(), "' (pid ", pid(), " on ", node_name_, ")");
 }
 
-std::uint64_t EngineClient::ChannelParty() const {
+std::uint64_t EngineClient::ChannelFlow() const {
   // One that stands ready is nobody's yet.
   return begun() ? uid() : (std::uint64_t{1} << 32) + number_;
 }
@@ -235,7 +235,7 @@ std::uint64_t EngineClient::Call(Order order, Clock::duration patience,
           self->Forget(number);
           answer(status, std::move(reply));
         },
-        PartyOf(order.caller, uid()));
+        FlowOf(order.caller, uid()));
     buried = buried_;
     if (!buried.has_value()) calls_.emplace(number, call);
   }

@@ -121,6 +121,8 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
   //   What the kernel says; then End it.
   absl::Status Begin(v1::EngineStart start, Place place, const std::string& node_name)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // What it shares with its user's other engines; null before Begin and after Bury.
+  std::shared_ptr<UserPlaces> user_places() ABSL_LOCKS_EXCLUDED(mutex_);
   // Of the next job of its name.
   void SetWeight(std::uint32_t weight) ABSL_LOCKS_EXCLUDED(mutex_);
   // Where the engine's network half sends what it has to say. `place`: of the descriptors.
@@ -193,10 +195,8 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
   EngineClient(std::uint64_t number, const Parts& parts);
   bool Send(const v1::ToEngine& order, std::vector<UniqueFd> fds = {},
             CountedPlaces::Place place = nullptr) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Null before Begin and after Bury.
-  std::shared_ptr<UserPlaces> user_places() ABSL_LOCKS_EXCLUDED(mutex_);
   // All engines of a user have their turns at the channels one after the other.
-  std::uint64_t ChannelParty() const;
+  std::uint64_t ChannelFlow() const;
   // For a frame that begins to come; null: there is none now.
   std::shared_ptr<const void> RoomFor(std::size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   void Forget(std::uint64_t call) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -47,8 +47,7 @@ std::string FrameOf(const std::string& payload) { return HeaderOf(payload.size()
 struct Speaker {
   explicit Speaker(
       ChannelLoop& loop, std::function<void()> on_frame = [] {},
-      decltype(ChannelEvents::room) room = nullptr,
-      decltype(ChannelEvents::party) party = nullptr) {
+      decltype(ChannelEvents::room) room = nullptr, decltype(ChannelEvents::flow) flow = nullptr) {
     auto ends = UnixSocketPair();
     REQUIRE(ends.ok());
     ChannelEvents events;
@@ -60,7 +59,7 @@ struct Speaker {
     };
     events.on_end = [this](const absl::Status&) { has_ended = true; };
     events.room = std::move(room);
-    events.party = std::move(party);
+    events.flow = std::move(flow);
     channel = *loop.Add(std::move(ends->first), std::move(events));
     other = std::move(ends->second);
   }
@@ -125,7 +124,7 @@ TEST_CASE("ChannelLoop: one that has much to say is interrupted for the others a
   CHECK(Within([&] { return talker.count == kFrames; }));
 }
 
-TEST_CASE("ChannelLoop: a party with many channels has a turn as one with a single channel") {
+TEST_CASE("ChannelLoop: a flow with many channels has a turn as one with a single channel") {
   std::atomic<bool> released{false};
   std::atomic<int> said{0};
   std::atomic<int> said_before{0};

@@ -126,7 +126,7 @@ TEST_CASE(
   CHECK(ran.get_future().wait_for(seconds(20)) == std::future_status::ready);
 }
 
-TEST_CASE("CallThread: a party with many tasks keeps another one waiting for one of them") {
+TEST_CASE("CallThread: a flow with many tasks keeps another one waiting for one of them") {
   std::string order;
   {
     std::promise<void> begun, all_posted;

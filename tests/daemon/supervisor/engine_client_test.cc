@@ -5,9 +5,16 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -31,22 +38,36 @@ class NoOwner final : public EngineOwner {
   void OnEnding(EngineClient&) override {}
 };
 
+bool Within(const std::function<bool()>& is_so) {
+  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(60);
+  while (!is_so()) {
+    if (Clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
 using Outcome = std::future<absl::Status>;
 
 bool IsThere(const Outcome& outcome) {
   return outcome.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
-// Engines without processes, whose ends of the channels nobody reads.
+// Engines whose ends of the channels nobody reads.
 struct DeafEngines {
-  // They keep the loop's channels, so the loop goes first.
   ~DeafEngines() {
+    for (const auto& engine : all) {
+      if (engine->process() == nullptr) continue;
+      engine->process()->End();
+      CHECK(Within([&] { return engine->process()->Reap(); }));
+    }
     for (const auto& engine : all) engine->Bury(absl::UnavailableError("over"));
     loop.reset();
     calls.Stop();
   }
 
-  std::shared_ptr<EngineClient> Add(uid_t user) {
+  // `script`: what a shell does in the engine's place; empty: there is none.
+  std::shared_ptr<EngineClient> Add(uid_t user, const std::string& script = "") {
     auto engine = *EngineClient::Create(all.size() + 1, {loop.get(), &calls, &isolated, &owner});
     EngineClient::Place place;
     place.slot = *roster->Add(1, user);
@@ -56,6 +77,9 @@ struct DeafEngines {
     start.set_uid(user);
     start.set_job_id("job");
     REQUIRE(engine->Begin(std::move(start), std::move(place), "node-a").ok());
+    if (!script.empty()) {
+      REQUIRE(engine->Spawn(*EngineProgram::At("/bin/sh"), {"-c", script}).ok());
+    }
     all.push_back(engine);
     return engine;
   }
@@ -99,6 +123,56 @@ TEST_CASE("EngineClient: calls that a user's engines do not take are so long tog
   REQUIRE(behind.wait_for(std::chrono::seconds(60)) == std::future_status::ready);
   CHECK_FALSE(IsThere(of_other));
   for (const Outcome& one : waiting) CHECK_FALSE(IsThere(one));
+}
+
+TEST_CASE("EngineClient: a long answer is read when its user has room, and has that until used") {
+  char folder[] = "/tmp/ringd-XXXXXX";
+  REQUIRE(mkdtemp(folder) != nullptr);
+  const std::string file = std::string(folder) + "/answer";
+  v1::FromEngine word;
+  word.mutable_answer()->set_number(1);
+  word.mutable_answer()->set_reply(std::string(2 * kMebibyte, 'a'));
+  const std::string payload = word.SerializeAsString();
+  const std::uint32_t header[2] = {static_cast<std::uint32_t>(payload.size()), 0};
+  std::ofstream(file, std::ios::binary)
+      .write(reinterpret_cast<const char*>(header), sizeof(header))
+      .write(payload.data(), static_cast<std::streamsize>(payload.size()));
+  std::mutex mutex;
+  std::optional<EngineReply> answered;
+  {
+    DeafEngines engines;
+    const auto neighbour = engines.Add(kUser);
+    const std::string script = "cat " + file + " >&3; exec sleep 60";
+    CountedPlaces& room = neighbour->user_places()->frame_bytes;
+    CountedPlaces::Place taken = room.Take(UserPlaces::kMostFrameBytes - kMebibyte);
+    const auto call = [&](EngineClient& engine, const Answer<EngineReply>& answer) {
+      engine.Call({v1::ENGINE_CALL_LIST_JOBS, {kUser}, "", "", ""}, std::chrono::minutes(10),
+                  answer);
+    };
+    const auto engine = engines.Add(kUser, script);
+    call(*engine, [&](const absl::Status&, EngineReply reply) {
+      const std::lock_guard lock(mutex);
+      answered = std::move(reply);
+    });
+    std::promise<void> of_other;
+    call(*engines.Add(kUser + 1, script),
+         [&](const absl::Status&, const EngineReply&) { of_other.set_value(); });
+    REQUIRE(of_other.get_future().wait_for(std::chrono::seconds(60)) == std::future_status::ready);
+    REQUIRE(Within([&] { return engine->life().is_unread; }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const auto is_answered = [&] {
+      const std::lock_guard lock(mutex);
+      return answered.has_value();
+    };
+    CHECK_FALSE(is_answered());
+    taken = nullptr;
+    REQUIRE(Within(is_answered));
+    CHECK(answered->bytes.size() == 2 * kMebibyte);
+    CHECK(room.Take(UserPlaces::kMostFrameBytes) == nullptr);
+    answered.reset();
+    CHECK(Within([&] { return room.Take(UserPlaces::kMostFrameBytes) != nullptr; }));
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("EngineClient: an engine that takes no events is ended, later than a sound one can ask") {
