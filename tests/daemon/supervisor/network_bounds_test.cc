@@ -87,7 +87,7 @@ TEST_CASE("EngineNetwork: an engine's wires take so much of memory, however shor
   while (opened < 1000 && engine.told() == 0) {
     REQUIRE(engine.half->OnRequest(LongWire(++opened, 50'000, 0)).ok());
   }
-  CHECK(opened < 50);
+  REQUIRE(opened < 50);
   CHECK(engine.last().wire().status().message() == "the wires of this job have too many nodes");
   // A job over a thousand nodes has hundreds of wires.
   BareEngine honest(a.network.get(), 1002);
