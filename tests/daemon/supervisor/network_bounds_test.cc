@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "daemon/supervisor/engine_network.h"
 #include "tests/daemon/door/door_fixture.h"
@@ -82,7 +83,6 @@ TEST_CASE("EngineNetwork: an engine's wires take so much of memory, however shor
   JoinedNode a("node-a");
   BareEngine engine(a.network.get());
   // Two bytes each on the wire.
-  const v1::EngineNetworkRequest shortest = LongWire(0, 50'000, 0);
   std::size_t opened = 0;
   while (opened < 1000 && engine.told() == 0) {
     REQUIRE(engine.half->OnRequest(LongWire(++opened, 50'000, 0)).ok());
