@@ -16,9 +16,13 @@ namespace ringd {
 namespace {
 
 constexpr std::uint64_t kWakeKey = 0;
-constexpr std::size_t kTurnBytes = std::size_t{256} << 10;
-// Until descriptors are sent again of which the kernel had too many on their way.
-constexpr int kFdPauseMs = 20;
+// More than a node has engines: each round is one of all channels.
+constexpr std::size_t kMostEvents = 512;
+// Beside which no flow is numbered.
+constexpr std::uint64_t kLoneFlow = std::uint64_t{1} << 63;
+// Until descriptors are sent again of which the kernel had too many on their way, or room is asked
+// for again.
+constexpr int kPauseMs = 20;
 
 }  // namespace
 
@@ -49,7 +53,9 @@ absl::StatusOr<std::shared_ptr<Channel>> ChannelLoop::Add(UniqueFd socket, Chann
   const MutexLock lock(mutex_);
   const std::uint64_t key = ++last_key_;
   const int fd = socket.get();
-  const auto await = [this, key, fd] { Await(key, fd, /*writing=*/true); };
+  const auto await = [this, key, fd, reads = entry->reads] {
+    Await(key, fd, reads->load(std::memory_order_relaxed), /*writing=*/true);
+  };
   if (isolated_ == nullptr) {
     entry->channel = std::make_shared<Channel>(std::move(socket), limits, await);
   } else {
@@ -69,82 +75,151 @@ absl::StatusOr<std::shared_ptr<Channel>> ChannelLoop::Add(UniqueFd socket, Chann
   return entries_.emplace(key, std::move(entry)).first->second->channel;
 }
 
-void ChannelLoop::Await(std::uint64_t key, int socket, bool writing) const noexcept {
+void ChannelLoop::Await(std::uint64_t key, int socket, bool reading, bool writing) const noexcept {
   epoll_event event{};
-  event.events = EPOLLIN;
+  if (reading) event.events |= EPOLLIN;
   if (writing) event.events |= EPOLLOUT;
   event.data.u64 = key;
   ::epoll_ctl(epoll_.fd(), EPOLL_CTL_MOD, socket, &event);
 }
 
 void ChannelLoop::Run() {
-  std::array<epoll_event, 64> events;
+  std::array<epoll_event, kMostEvents> events;
   std::unique_ptr<Nudges> nudges;
   if (isolated_ != nullptr) nudges = std::make_unique<Nudges>();
   for (;;) {
-    const int pause = too_many_fds_.empty() ? -1 : kFdPauseMs;
+    int pause = paused_.empty() ? -1 : kPauseMs;
+    if (!unfinished_.empty()) pause = 0;
     const int count =
         ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()), pause);
+    Happened round = std::exchange(unfinished_, {});
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
       if (event.data.u64 == kWakeKey) return;
-      Serve(event.data.u64, event.events, nudges.get());
+      round[event.data.u64] |= event.events;
     }
-    if (!too_many_fds_.empty() && Clock::now() >= try_again_at_) {
-      for (const std::uint64_t key : std::exchange(too_many_fds_, {})) {
-        Serve(key, EPOLLOUT, nudges.get());
-      }
+    if (!paused_.empty() && Clock::now() >= try_again_at_) {
+      for (const auto& [key, happened] : std::exchange(paused_, {})) round[key] |= happened;
     }
+    ServeRound(round, nudges.get());
   }
 }
 
-void ChannelLoop::Serve(std::uint64_t key, std::uint32_t happened, Nudges* nudges) {
-  std::shared_ptr<Entry> entry;
+void ChannelLoop::ServeRound(const Happened& round, Nudges* nudges) {
+  std::map<std::uint64_t, std::shared_ptr<Entry>> entries;
   {
     const MutexLock lock(mutex_);
-    const auto found = entries_.find(key);
-    if (found == entries_.end()) return;
-    entry = found->second;
+    for (const auto& [key, happened] : round) {
+      const auto found = entries_.find(key);
+      if (found != entries_.end()) entries.insert(*found);
+    }
   }
-  Channel& channel = *entry->channel;
-  if ((happened & EPOLLOUT) != 0) Flush(key, channel);
+  std::map<std::uint64_t, Happened> flows;
+  for (const auto& [key, entry] : entries) {
+    const auto& flow = entry->events.flow;
+    flows[flow == nullptr ? kLoneFlow | key : flow()][key] = round.at(key);
+  }
+  for (const auto& [flow, waiting] : flows) {
+    auto next = waiting.begin();
+    if (waiting.size() > 1) {
+      std::uint64_t& last = last_turns_[flow];
+      next = waiting.upper_bound(last);
+      if (next == waiting.end()) next = waiting.begin();
+      last = next->first;
+    } else {
+      last_turns_.erase(flow);
+    }
+    for (const auto& [key, happened] : waiting) {
+      if (key != next->first) unfinished_[key] |= happened;
+    }
+    Serve(next->first, *entries.at(next->first), next->second, nudges);
+  }
+}
+
+void ChannelLoop::Pause(std::uint64_t key, std::uint32_t events) {
+  if (paused_.empty()) try_again_at_ = Clock::now() + std::chrono::milliseconds(kPauseMs);
+  paused_[key] |= events;
+}
+
+void ChannelLoop::Serve(std::uint64_t key, Entry& entry, std::uint32_t happened, Nudges* nudges) {
+  Channel& channel = *entry.channel;
+  if ((happened & EPOLLOUT) != 0) Flush(key, entry);
   if ((happened & ~EPOLLOUT) == 0) return;
-  const absl::Status status = Read(*entry, nudges);
-  if (status.ok()) return;
+  const absl::StatusOr<Turn> turn = Read(entry, (happened & (EPOLLHUP | EPOLLERR)) != 0, nudges);
+  if (turn.ok()) {
+    if (*turn == Turn::kMore) unfinished_[key] |= EPOLLIN;
+    if (*turn == Turn::kNoRoom) Pause(key, EPOLLIN);
+    const bool reads = *turn != Turn::kNoRoom;
+    if (entry.reads->exchange(reads, std::memory_order_relaxed) != reads) AwaitAnew(key, entry);
+    return;
+  }
   channel.Close();
   epoll_.Unwatch(channel.socket());
   {
     const MutexLock lock(mutex_);
     entries_.erase(key);
   }
-  entry->events.on_end(status);
+  entry.events.on_end(turn.status());
 }
 
-absl::Status ChannelLoop::Read(const Entry& entry, Nudges* nudges) {
-  if (nudges == nullptr) return entry.channel->Read(kTurnBytes, entry.events.on_frame);
+bool ChannelLoop::HasRoom(Entry& entry) {
+  const std::size_t bytes = entry.channel->next_bytes();
+  if (bytes <= kSmallFrame || entry.room != nullptr || entry.events.room == nullptr) return true;
+  entry.room = entry.events.room(bytes);
+  return entry.room != nullptr;
+}
+
+absl::StatusOr<std::size_t> ChannelLoop::Receive(Channel& channel, Nudges* nudges) {
+  if (nudges == nullptr) return channel.Receive();
   // Where there is no room for descriptors that were sent, the kernel closes them as we read: here.
   nudges->Set(true);
-  std::vector<ChannelFrame> frames;
-  absl::Status status = entry.channel->Read(
-      kTurnBytes, [&frames](ChannelFrame frame) { frames.push_back(std::move(frame)); });
+  absl::StatusOr<std::size_t> received = channel.Receive();
   nudges->Set(false);
-  for (ChannelFrame& frame : frames) entry.events.on_frame(std::move(frame));
-  return status;
+  return received;
 }
 
-void ChannelLoop::Flush(std::uint64_t key, Channel& channel) {
-  const Channel::Flushed done = channel.Flush();
-  if (done == Channel::Flushed::kSocketFull) return Await(key, channel.socket(), /*writing=*/true);
-  Await(key, channel.socket(), /*writing=*/false);
-  if (done == Channel::Flushed::kTooManyFds) {
-    if (too_many_fds_.empty()) {
-      try_again_at_ = Clock::now() + std::chrono::milliseconds(kFdPauseMs);
+absl::StatusOr<ChannelLoop::Turn> ChannelLoop::Read(Entry& entry, bool hung_up, Nudges* nudges) {
+  Channel& channel = *entry.channel;
+  const Clock::time_point end = Clock::now() + kTurn;
+  for (std::size_t read = 0;;) {
+    if (!hung_up && !HasRoom(entry)) return Turn::kNoRoom;
+    ChannelFrame frame;
+    const absl::StatusOr<bool> taken = channel.Take(frame);
+    if (!taken.ok()) return taken.status();
+    if (*taken) {
+      frame.room = std::exchange(entry.room, nullptr);
+      entry.events.on_frame(std::move(frame));
+      if (Clock::now() >= end) return Turn::kMore;
+      continue;
     }
-    too_many_fds_.insert(key);
-    return;
+    if (read >= kTurnBytes) return Turn::kDone;  // the kernel tells if there is more
+    const absl::StatusOr<std::size_t> received = Receive(channel, nudges);
+    if (!received.ok()) return received.status();
+    if (*received == 0) return Turn::kDone;
+    read += *received;
   }
+}
+
+void ChannelLoop::Flush(std::uint64_t key, const Entry& entry) {
+  Channel& channel = *entry.channel;
+  const bool reads = entry.reads->load(std::memory_order_relaxed);
+  const Channel::Flushed done = channel.Flush();
+  if (done == Channel::Flushed::kSocketFull) {
+    return Await(key, channel.socket(), reads, /*writing=*/true);
+  }
+  if (done == Channel::Flushed::kTooManyFds) {
+    Await(key, channel.socket(), reads, /*writing=*/false);
+    return Pause(key, EPOLLOUT);
+  }
+  AwaitAnew(key, entry);
+}
+
+void ChannelLoop::AwaitAnew(std::uint64_t key, const Entry& entry) const {
+  const int socket = entry.channel->socket();
+  const bool reads = entry.reads->load(std::memory_order_relaxed);
+  Await(key, socket, reads, /*writing=*/false);
   // Somebody may have begun to wait in between.
-  if (channel.WaitsToSend()) Await(key, channel.socket(), /*writing=*/true);
+  if (entry.channel->WaitsToSend()) Await(key, socket, reads, /*writing=*/true);
 }
 
 }  // namespace ringd

@@ -38,12 +38,12 @@ void CallThread::Stop() {
   dropped.swap(timers_);
 }
 
-void CallThread::Post(Task task) {
+void CallThread::Post(Task task, Flow flow) {
   bool wake = false;
   {
     MutexLock lock(mutex_);
-    wake = posted_.empty();
-    if (!stopped_) posted_.push_back(std::exchange(task, nullptr));
+    wake = sleeps_;
+    if (!stopped_) posted_[flow].push_back(std::exchange(task, nullptr));
   }
   if (task != nullptr) {
     task();
@@ -74,34 +74,37 @@ void CallThread::Cancel(const Timer& timer) {
   timers_.erase(found);
 }
 
-void CallThread::Run() {
-  std::vector<Task> tasks;
+CallThread::Task CallThread::Next() {
+  MutexLock lock(mutex_);
   for (;;) {
-    {
-      MutexLock lock(mutex_);
-      for (;;) {
-        const Clock::time_point now = Clock::now();
-        tasks.swap(posted_);
-        while (!timers_.empty() && timers_.begin()->first.at <= now) {
-          tasks.push_back(std::move(timers_.begin()->second));
-          timers_.erase(timers_.begin());
-        }
-        if (!tasks.empty()) break;
-        if (stopping_) {
-          stopped_ = true;
-          return;
-        }
-        Clock::time_point until = now + kLongestSleep;
-        if (!timers_.empty()) until = std::min(until, timers_.begin()->first.at);
-        changed_.WaitUntil(mutex_, until);
-      }
+    const Clock::time_point now = Clock::now();
+    if (!timers_.empty() && timers_.begin()->first.at <= now) {
+      return std::move(timers_.extract(timers_.begin()).mapped());
     }
-    for (Task& task : tasks) {
-      task();
-      task = nullptr;  // frees what it held before the next one runs
+    if (!posted_.empty()) {
+      auto next = posted_.upper_bound(last_flow_);
+      if (next == posted_.end()) next = posted_.begin();
+      last_flow_ = next->first;
+      Task task = std::move(next->second.front());
+      next->second.pop_front();
+      if (next->second.empty()) posted_.erase(next);
+      return task;
     }
-    tasks.clear();
+    if (stopping_) {
+      stopped_ = true;
+      return nullptr;
+    }
+    Clock::time_point until = now + kLongestSleep;
+    if (!timers_.empty()) until = std::min(until, timers_.begin()->first.at);
+    sleeps_ = true;
+    changed_.WaitUntil(mutex_, until);
+    sleeps_ = false;
   }
+}
+
+void CallThread::Run() {
+  // Each task is freed, with what it held, before the next one runs.
+  while (const Task task = Next()) task();
 }
 
 }  // namespace ringd

@@ -18,14 +18,15 @@ namespace ringd {
 
 // Whoever ends the call first has the word: the engine, the deadline, or the caller who goes.
 //
-// Thread safety: all methods from any thread. The answer is made and given on the call thread.
+// Thread safety: all methods from any thread. The answer is made and given on the call thread, in
+//   the turn of `flow`.
 // Ownership: shared by those who may end the call; the call thread outlives it.
 // Invariant: the answer runs at most once; exactly once if anybody calls Finish.
 template <typename Reply>
 class PendingCall : public std::enable_shared_from_this<PendingCall<Reply>> {
  public:
-  PendingCall(CallThread& thread, Answer<Reply> answer)
-      : thread_(thread), answer_(std::move(answer)) {}
+  PendingCall(CallThread& thread, Answer<Reply> answer, CallThread::Flow flow = 0)
+      : thread_(thread), flow_(flow), answer_(std::move(answer)) {}
 
   // If the call has not ended after `patience`, `judge` says with which status it ends, or by OK
   // that it waits as long once more.
@@ -48,15 +49,17 @@ class PendingCall : public std::enable_shared_from_this<PendingCall<Reply>> {
   // the call thread. It does not run if the status is not OK, or if this is not the first word.
   bool Finish(absl::Status status, std::function<Reply()> make_reply = nullptr) {
     if (ended_.exchange(true, std::memory_order_acq_rel)) {
-      if (make_reply != nullptr) thread_.Post([dropped = std::move(make_reply)] {});
+      if (make_reply != nullptr) thread_.Post([dropped = std::move(make_reply)] {}, flow_);
       return false;
     }
     CancelTimer();
-    thread_.Post([self = this->shared_from_this(), status = std::move(status),
-                  make_reply = std::move(make_reply)] {
-      self->answer_(status, status.ok() && make_reply != nullptr ? make_reply() : Reply());
-      self->answer_ = nullptr;
-    });
+    thread_.Post(
+        [self = this->shared_from_this(), status = std::move(status),
+         make_reply = std::move(make_reply)] {
+          self->answer_(status, status.ok() && make_reply != nullptr ? make_reply() : Reply());
+          self->answer_ = nullptr;
+        },
+        flow_);
     return true;
   }
 
@@ -69,6 +72,7 @@ class PendingCall : public std::enable_shared_from_this<PendingCall<Reply>> {
   }
 
   CallThread& thread_;
+  const CallThread::Flow flow_;
   Answer<Reply> answer_;
   Mutex mutex_;
   CallThread::Timer timer_ ABSL_GUARDED_BY(mutex_);

@@ -18,6 +18,12 @@ namespace {
 // An engine speaks once a second, if only to say that it lives.
 constexpr auto kSilence = std::chrono::seconds(10);
 
+// Whose turn an answer is: the calls of one user to engines of one. To read what these answer costs
+// time, and who asks may be an operator.
+CallThread::Flow FlowOf(const Caller& caller, uid_t of_engine) {
+  return CallThread::Flow{caller.uid} << 32 | of_engine;
+}
+
 double UnixSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -35,20 +41,24 @@ absl::StatusOr<std::shared_ptr<EngineClient>> EngineClient::Create(std::uint64_t
   if (!ends.ok()) return ends.status();
   // No engine has any to send.
   RefuseDescriptors(ends->first.get());
+  // Refused never.
+  ::setsockopt(ends->first.get(), SOL_SOCKET, SO_SNDBUF, &kSocketBytes, sizeof(kSocketBytes));
   ChannelLimits limits;
   limits.takes_fds = false;
   std::shared_ptr<EngineClient> engine(new EngineClient(number, parts));
   engine->engine_end_ = std::move(ends->second);
   absl::StatusOr<std::shared_ptr<Channel>> channel =
       parts.loop->Add(std::move(ends->first),
-                      {[engine](const ChannelFrame& frame) { engine->OnFrame(frame); },
+                      {[engine](ChannelFrame frame) { engine->OnFrame(std::move(frame)); },
                        [engine](const absl::Status& why) {
                          engine->channel_ended_.store(true, std::memory_order_release);
                          if (!absl::IsUnavailable(why)) {
                            return engine->End(absl::StrCat("broke the protocol: ", why.message()));
                          }
                          engine->parts_.owner->OnEnding(*engine);
-                       }},
+                       },
+                       [engine](std::size_t bytes) { return engine->RoomFor(bytes); },
+                       [engine] { return engine->ChannelFlow(); }},
                       limits);
   if (!channel.ok()) return channel.status();
   const MutexLock lock(engine->mutex_);
@@ -103,19 +113,47 @@ std::string EngineClient::Name() const {
   return absl::StrCat("the engine of job '", job_id(), "' (pid ", pid(), " on ", node_name_, ")");
 }
 
-bool EngineClient::Send(const v1::ToEngine& order, std::vector<UniqueFd> fds) {
+std::uint64_t EngineClient::ChannelFlow() const {
+  // One that stands ready is nobody's yet.
+  return begun() ? uid() : (std::uint64_t{1} << 32) + number_;
+}
+
+bool EngineClient::Send(const v1::ToEngine& order, std::vector<UniqueFd> fds,
+                        CountedPlaces::Place place) {
   std::shared_ptr<Channel> channel;
   {
     const MutexLock lock(mutex_);
     channel = channel_;
   }
-  return channel != nullptr && channel->Send(order.SerializeAsString(), std::move(fds));
+  return channel != nullptr &&
+         channel->Send(order.SerializeAsString(), std::move(fds), std::move(place));
 }
 
-void EngineClient::SendNetworkEvent(v1::EngineNetworkEvent event, std::vector<UniqueFd> fds) {
+std::shared_ptr<UserPlaces> EngineClient::user_places() {
+  const MutexLock lock(mutex_);
+  return place_.network == nullptr ? nullptr : place_.network->user_places();
+}
+
+std::shared_ptr<const void> EngineClient::RoomFor(std::size_t bytes) {
+  using Both = std::pair<CountedPlaces::Place, CountedPlaces::Place>;
+  CountedPlaces::Place own = frame_bytes_.Take(bytes);
+  if (own == nullptr) return nullptr;
+  const std::shared_ptr<UserPlaces> user = user_places();
+  if (user == nullptr) return own;
+  CountedPlaces::Place of_user = user->frame_bytes.Take(bytes);
+  if (of_user == nullptr) return nullptr;
+  return std::make_shared<const Both>(std::move(own), std::move(of_user));
+}
+
+void EngineClient::SendNetworkEvent(v1::EngineNetworkEvent event, std::vector<UniqueFd> fds,
+                                    CountedPlaces::Place place) {
   v1::ToEngine order;
   *order.mutable_network() = std::move(event);
-  Send(order, std::move(fds));
+  if (place == nullptr && fds.empty()) {
+    place = event_bytes_.Take(order.ByteSizeLong() + Channel::kFrameBytes);
+    if (place == nullptr) return End("asks for more and does not take what it was told");
+  }
+  Send(order, std::move(fds), std::move(place));
 }
 
 absl::Status EngineClient::GiveSession(std::unique_ptr<SessionResources>& given) {
@@ -167,7 +205,9 @@ std::size_t EngineClient::sessions() {
 
 EngineClient::Life EngineClient::life() {
   const MutexLock lock(mutex_);
-  return life_;
+  Life life = life_;
+  life.is_unread = channel_ != nullptr && channel_->HasUntaken();
+  return life;
 }
 
 absl::Status EngineClient::JudgeSilence(Clock::duration patience) {
@@ -179,21 +219,22 @@ absl::Status EngineClient::JudgeSilence(Clock::duration patience) {
 }
 
 std::uint64_t EngineClient::Call(Order order, Clock::duration patience,
-                                 Answer<std::string> answer) {
+                                 Answer<EngineReply> answer) {
   // A call keeps the engine's record no longer than it waits.
   const auto self = shared_from_this();
   std::uint64_t number = 0;
-  std::shared_ptr<PendingCall<std::string>> call;
+  std::shared_ptr<PendingCall<EngineReply>> call;
   std::optional<absl::Status> buried;
   {
     const MutexLock lock(mutex_);
     number = ++last_call_;
-    call = std::make_shared<PendingCall<std::string>>(
+    call = std::make_shared<PendingCall<EngineReply>>(
         *parts_.calls,
-        [self, number, answer = std::move(answer)](const absl::Status& status, std::string reply) {
+        [self, number, answer = std::move(answer)](const absl::Status& status, EngineReply reply) {
           self->Forget(number);
           answer(status, std::move(reply));
-        });
+        },
+        FlowOf(order.caller, uid()));
     buried = buried_;
     if (!buried.has_value()) calls_.emplace(number, call);
   }
@@ -219,7 +260,17 @@ std::uint64_t EngineClient::Call(Order order, Clock::duration patience,
   sent->set_token(std::move(order.token));
   sent->set_request(std::move(order.request));
   sent->set_job_key(std::move(order.job_key));
-  Send(message);
+  if (const std::shared_ptr<UserPlaces> user = user_places()) {
+    CountedPlaces::Place place =
+        user->call_bytes.Take(message.ByteSizeLong() + Channel::kFrameBytes);
+    if (place != nullptr) {
+      Send(message, {}, std::move(place));
+    } else {
+      call->Finish(absl::ResourceExhaustedError(absl::StrCat("engines of this user have not taken ",
+                                                             UserPlaces::kMostCallBytes >> 20,
+                                                             " MiB of calls")));
+    }
+  }
   return number;
 }
 
@@ -229,7 +280,7 @@ void EngineClient::Forget(std::uint64_t call) {
 }
 
 void EngineClient::GiveUp(std::uint64_t call) {
-  std::shared_ptr<PendingCall<std::string>> pending;
+  std::shared_ptr<PendingCall<EngineReply>> pending;
   {
     const MutexLock lock(mutex_);
     const auto found = calls_.find(call);
@@ -258,7 +309,9 @@ void EngineClient::SetDraining(bool draining) {
 void EngineClient::TurnedAway(const std::string& why) {
   v1::ToEngine order;
   order.mutable_turned_away()->set_why(why);
-  Send(order);
+  // Trainers can have such joins without end.
+  CountedPlaces::Place place = event_bytes_.Take(order.ByteSizeLong() + Channel::kFrameBytes);
+  if (place != nullptr) Send(order, {}, std::move(place));
 }
 
 void EngineClient::Stop() {
@@ -290,7 +343,7 @@ EngineClient::Remains EngineClient::Bury(const absl::Status& cause) {
   Remains remains;
   std::shared_ptr<Channel> channel;
   std::map<SessionId, Held> held;
-  std::map<std::uint64_t, std::shared_ptr<PendingCall<std::string>>> calls;
+  std::map<std::uint64_t, std::shared_ptr<PendingCall<EngineReply>>> calls;
   {
     const MutexLock lock(mutex_);
     buried_ = cause;

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -28,9 +29,11 @@
 #include "daemon/sessions/session_resources.h"
 #include "daemon/supervisor/engine_network.h"
 #include "daemon/supervisor/engine_process.h"
+#include "daemon/supervisor/engine_reply.h"
 #include "daemon/supervisor/line_roster.h"
 #include "daemon/supervisor/user_accounts.h"
 #include "proto/base/clock.h"
+#include "proto/base/counted_places.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
 #include "proto/channel/channel.h"
@@ -47,7 +50,7 @@ class EngineOwner {
 
   virtual void OnSessionEnded(EngineClient& engine, const std::string& token, bool for_cause) = 0;
   virtual void OnJobEnded(EngineClient& engine, const v1::EngineJobEnded& ended) = 0;
-  virtual void OnKeep(EngineClient& engine, const v1::EngineKeep& keep) = 0;
+  virtual void OnKeep(EngineClient& engine, v1::EngineKeep keep) = 0;
   // It has nothing to do, and was given so many sessions so far.
   virtual void OnIdle(EngineClient& engine, std::uint64_t sessions) = 0;
   // Its channel has ended, or it has to be ended (why_ended): look at the process.
@@ -63,6 +66,16 @@ class EngineOwner {
 //   are what Begin says.
 class EngineClient : public std::enable_shared_from_this<EngineClient> {
  public:
+  // Frames that are coming, or whose callers have not been answered: one of the longest, and some
+  // more. Beyond that the engine has to wait.
+  static constexpr std::size_t kMostFrameBytes = std::size_t{96} << 20;
+  // Events without a connection that it has not taken, more than one who takes them can ask for.
+  // Beyond that it is ended.
+  static constexpr std::size_t kMostEventBytes = std::size_t{8} << 20;
+  // Of the channel's socket, so that all engines together have fewer connections in the kernel that
+  // they have not taken than a process may have descriptors: the kernel would let nobody send more.
+  static constexpr int kSocketBytes = 32 << 10;
+
   struct Order {
     v1::EngineCallKind kind = v1::ENGINE_CALL_UNKNOWN;
     Caller caller;
@@ -75,6 +88,7 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
     std::uint64_t heartbeat = 0;
     EngineActivity::Moment activity;
     Clock::time_point heard;  // when its last frame came
+    bool is_unread = false;   // it has said more, which ringd has not come to yet
   };
 
   // What it uses of ringd's.
@@ -107,10 +121,13 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
   //   What the kernel says; then End it.
   absl::Status Begin(v1::EngineStart start, Place place, const std::string& node_name)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // What it shares with its user's other engines; null before Begin and after Bury.
+  std::shared_ptr<UserPlaces> user_places() ABSL_LOCKS_EXCLUDED(mutex_);
   // Of the next job of its name.
   void SetWeight(std::uint32_t weight) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Where the engine's network half sends what it has to say.
-  void SendNetworkEvent(v1::EngineNetworkEvent event, std::vector<UniqueFd> fds);
+  // Where the engine's network half sends what it has to say. `place`: of the descriptors.
+  void SendNetworkEvent(v1::EngineNetworkEvent event, std::vector<UniqueFd> fds,
+                        CountedPlaces::Place place);
 
   std::uint64_t number() const noexcept { return number_; }
   pid_t pid() const noexcept { return pid_.load(std::memory_order_relaxed); }
@@ -134,8 +151,10 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
 
   // Puts a call to the engine. `patience`: after so long without an answer it ends with
   // kDeadlineExceeded; zero: as long as the engine is heard of it waits on, since the engine
-  // itself has deadlines. Returns a number for GiveUp.
-  std::uint64_t Call(Order order, Clock::duration patience, Answer<std::string> answer)
+  // itself has deadlines. kResourceExhausted: the user's engines have not taken as much of such
+  // calls as may wait. Answers come in the turn of this caller's calls to engines of this user.
+  // Returns a number for GiveUp.
+  std::uint64_t Call(Order order, Clock::duration patience, Answer<EngineReply> answer)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Its caller has gone.
   void GiveUp(std::uint64_t call);
@@ -172,16 +191,24 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
   };
 
   EngineClient(std::uint64_t number, const Parts& parts);
-  bool Send(const v1::ToEngine& order, std::vector<UniqueFd> fds = {}) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool Send(const v1::ToEngine& order, std::vector<UniqueFd> fds = {},
+            CountedPlaces::Place place = nullptr) ABSL_LOCKS_EXCLUDED(mutex_);
+  // All engines of a user have their turns at the channels one after the other.
+  std::uint64_t ChannelFlow() const;
+  // For a frame that begins to come; null: there is none now.
+  std::shared_ptr<const void> RoomFor(std::size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   void Forget(std::uint64_t call) ABSL_LOCKS_EXCLUDED(mutex_);
-  void OnFrame(const ChannelFrame& frame);
-  void OnAnswer(v1::EngineAnswer answer) ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnFrame(ChannelFrame frame);
+  void OnAnswer(v1::EngineAnswer answer, std::shared_ptr<const void> room)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void OnSessionEnded(const v1::EngineSessionEnded& ended) ABSL_LOCKS_EXCLUDED(mutex_);
   // What is wrong, if nothing was heard of it for so long.
   absl::Status JudgeSilence(Clock::duration patience) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::uint64_t number_;
   const Parts parts_;
+  CountedPlaces frame_bytes_{kMostFrameBytes};
+  CountedPlaces event_bytes_{kMostEventBytes};
   UniqueFd engine_end_;  // of the channel, until the process has it
   std::unique_ptr<EngineProcess> process_;
   std::atomic<pid_t> pid_{0};
@@ -199,7 +226,7 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
   std::map<SessionId, Held> held_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t sessions_given_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t last_call_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<std::uint64_t, std::shared_ptr<PendingCall<std::string>>> calls_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, std::shared_ptr<PendingCall<EngineReply>>> calls_ ABSL_GUARDED_BY(mutex_);
   Life life_ ABSL_GUARDED_BY(mutex_);
   std::string why_ended_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> buried_ ABSL_GUARDED_BY(mutex_);

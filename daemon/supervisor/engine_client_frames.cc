@@ -16,13 +16,14 @@ constexpr std::size_t kMostParts = 200'000;
 
 }  // namespace
 
-void EngineClient::OnFrame(const ChannelFrame& frame) {
+void EngineClient::OnFrame(ChannelFrame frame) {
   // What is parsed takes many times its bytes if it has many small parts.
   if (CountParts(*v1::FromEngine::descriptor(), frame.bytes, kMostParts + 1).all > kMostParts) {
     return End(absl::StrCat("has sent a frame of more than ", kMostParts, " parts"));
   }
   v1::FromEngine word;
   if (!word.ParseFromString(frame.bytes)) return End("has sent what is no frame");
+  frame.bytes = std::string();
   {
     const MutexLock lock(mutex_);
     life_.heard = Clock::now();
@@ -34,7 +35,7 @@ void EngineClient::OnFrame(const ChannelFrame& frame) {
       }
       return;
     case v1::FromEngine::kAnswer:
-      return OnAnswer(std::move(*word.mutable_answer()));
+      return OnAnswer(std::move(*word.mutable_answer()), std::move(frame.room));
     case v1::FromEngine::kSessionEnded:
       return OnSessionEnded(word.session_ended());
     case v1::FromEngine::kNetwork: {
@@ -55,7 +56,7 @@ void EngineClient::OnFrame(const ChannelFrame& frame) {
     case v1::FromEngine::kJobEnded:
       return parts_.owner->OnJobEnded(*this, word.job_ended());
     case v1::FromEngine::kKeep:
-      return parts_.owner->OnKeep(*this, word.keep());
+      return parts_.owner->OnKeep(*this, std::move(*word.mutable_keep()));
     case v1::FromEngine::kBeat: {
       const MutexLock lock(mutex_);
       life_.heartbeat = word.beat().heartbeat();
@@ -69,8 +70,8 @@ void EngineClient::OnFrame(const ChannelFrame& frame) {
   }
 }
 
-void EngineClient::OnAnswer(v1::EngineAnswer answer) {
-  std::shared_ptr<PendingCall<std::string>> pending;
+void EngineClient::OnAnswer(v1::EngineAnswer answer, std::shared_ptr<const void> room) {
+  std::shared_ptr<PendingCall<EngineReply>> pending;
   {
     const MutexLock lock(mutex_);
     const auto found = calls_.find(answer.number());
@@ -80,7 +81,9 @@ void EngineClient::OnAnswer(v1::EngineAnswer answer) {
   }
   const absl::Status status = ReadStatus(answer.status());
   pending->Finish(
-      status, [reply = std::move(*answer.mutable_reply())]() mutable { return std::move(reply); });
+      status, [reply = EngineReply{std::move(*answer.mutable_reply()), std::move(room)}]() mutable {
+        return std::move(reply);
+      });
 }
 
 void EngineClient::OnSessionEnded(const v1::EngineSessionEnded& ended) {

@@ -28,7 +28,9 @@ namespace ringd {
 //   makes all calls on sockets that the engine has, too: it could hold them up.
 class EngineMember {
  public:
-  using Send = std::function<void(v1::EngineNetworkEvent, std::vector<UniqueFd>)>;
+  // The place is to be held until the engine has been sent what comes with it; null: it has none.
+  using Send =
+      std::function<void(v1::EngineNetworkEvent, std::vector<UniqueFd>, CountedPlaces::Place)>;
   using DialId = ControlDoor::DialId;
 
   // `places`: of its user.
@@ -38,12 +40,13 @@ class EngineMember {
   EngineMember(const EngineMember&) = delete;
   EngineMember& operator=(const EngineMember&) = delete;
 
-  // One after the other. `socket`: may be none.
-  void Tell(v1::EngineNetworkEvent event, UniqueFd socket) ABSL_LOCKS_EXCLUDED(sending_) {
+  // One after the other. `socket`: may be none. `place`: its own.
+  void Tell(v1::EngineNetworkEvent event, UniqueFd socket, CountedPlaces::Place place = nullptr)
+      ABSL_LOCKS_EXCLUDED(sending_) {
     std::vector<UniqueFd> fds;
     if (socket.valid()) fds.push_back(std::move(socket));
     const MutexLock lock(sending_);
-    if (send_ != nullptr) send_(std::move(event), std::move(fds));
+    if (send_ != nullptr) send_(std::move(event), std::move(fds), std::move(place));
   }
 
   // A control connection that it is handed: what is to be said on it if the engine ends. Forgets

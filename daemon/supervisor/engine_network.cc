@@ -14,6 +14,9 @@ namespace {
 
 constexpr std::chrono::milliseconds kLongestPatience = std::chrono::hours(24 * 365);
 constexpr std::size_t kMostAddressBytes = 1024;  // of a coordinator's: a name of 255, and some
+// About what a wire takes in memory, and each text about its nodes besides its bytes.
+constexpr std::size_t kWireBytes = 1024;
+constexpr std::size_t kTextBytes = 64;
 
 absl::Status Wrong(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("of the network, the engine asked for ", what));
@@ -47,6 +50,33 @@ v1::EngineNetworkEvent DialledEvent(std::uint64_t dial, const absl::Status& stat
   told.set_dial(dial);
   WriteStatus(status, told.mutable_status());
   return event;
+}
+
+std::size_t BytesOf(const v1::EngineWireOpen& wire) {
+  std::size_t bytes = kWireBytes;
+  for (const std::string& address : wire.addresses()) bytes += kTextBytes + address.size();
+  for (const std::string& name : wire.node_names()) bytes += kTextBytes + name.size();
+  return bytes;
+}
+
+// What has come of a dial.
+struct Dialled {
+  absl::Status status;
+  UniqueFd socket;
+  CountedPlaces::Place place;  // of the socket: until it has been sent to the engine
+};
+
+// A connection that has no place is closed.
+Dialled TakePlace(absl::StatusOr<UniqueFd> outcome, UserPlaces& places) {
+  if (!outcome.ok()) return {outcome.status(), {}, nullptr};
+  CountedPlaces::Place place = places.dialled.Take();
+  if (place == nullptr) {
+    return {absl::ResourceExhaustedError(absl::StrCat(UserPlaces::kMostDialled,
+                                                      " connections wait for this user's engines")),
+            {},
+            nullptr};
+  }
+  return {absl::OkStatus(), *std::move(outcome), std::move(place)};
 }
 
 absl::Status TooMany(bool of_job, std::size_t most_of_job, std::size_t most_of_user,
@@ -160,16 +190,17 @@ absl::Status EngineNetwork::DialCoordinator(const v1::EngineDialCoordinator& req
   if (!member_->AddDial(number, id)) return Wrong("a dial that is under way");
   const auto patience = std::chrono::milliseconds(
       std::min<std::uint64_t>(request.patience_ms(), kLongestPatience.count()));
-  node_->control_.Dial(id, {request.host_port(), job_id_, user_, *key, request.has_secret()},
-                       Clock::now() + patience,
-                       [member = member_, number, id, place = std::move(place),
-                        user_place = std::move(user_place)](absl::StatusOr<UniqueFd> outcome) {
-                         if (!member->EndDial(number, id)) return;
-                         const absl::Status status = outcome.status();
-                         UniqueFd socket = outcome.ok() ? *std::move(outcome) : UniqueFd();
-                         if (socket.valid()) member->KeepControl(socket);
-                         member->Tell(DialledEvent(number, status), std::move(socket));
-                       });
+  node_->control_.Dial(
+      id, {request.host_port(), job_id_, user_, *key, request.has_secret()},
+      Clock::now() + patience,
+      [member = member_, number, id, places = user_places_, place = std::move(place),
+       user_place = std::move(user_place)](absl::StatusOr<UniqueFd> outcome) {
+        if (!member->EndDial(number, id)) return;
+        Dialled dialled = TakePlace(std::move(outcome), *places);
+        if (dialled.socket.valid()) member->KeepControl(dialled.socket);
+        member->Tell(DialledEvent(number, dialled.status), std::move(dialled.socket),
+                     std::move(dialled.place));
+      });
   return absl::OkStatus();
 }
 
@@ -197,9 +228,13 @@ absl::Status EngineNetwork::OpenWire(const v1::EngineWireOpen& request) {
   }
   OwnWire wire;
   wire.opening = request.opening();
-  const std::size_t bytes = request.ByteSizeLong();
-  if (bytes > kMostWireBytes - wire_bytes_) {
-    wire.problem = absl::ResourceExhaustedError("the wires of this job have too many nodes");
+  const std::size_t bytes = BytesOf(request);
+  wire.place = wire_bytes_.Take(bytes);
+  wire.user_place = user_places_->wire_bytes.Take(bytes);
+  if (wire.place == nullptr || wire.user_place == nullptr) {
+    wire.problem = absl::ResourceExhaustedError(
+        absl::StrCat("the wires of this ", wire.place == nullptr ? "job" : "user's jobs",
+                     " have too many nodes"));
   } else {
     WireMembership membership;
     membership.wire_id = request.wire_id();
@@ -217,14 +252,13 @@ absl::Status EngineNetwork::OpenWire(const v1::EngineWireOpen& request) {
                                    std::move(socket));
                     });
     if (opened) {
-      wire.bytes = bytes;
-      wire_bytes_ += bytes;
       node_->door_->Reconsider();
     } else {
       wire.problem = absl::AlreadyExistsError("another job on this node has a wire of this number");
     }
   }
   if (!wire.problem.ok()) {
+    wire.place = wire.user_place = nullptr;
     const NodeIndex other(request.self() == 0 ? 1 : 0);
     TellWire(wire_key, wire.opening, other, 0, wire.problem);
   }
@@ -241,7 +275,6 @@ void EngineNetwork::CloseWire(WireKey key) {
     // Costs the door's thread a look each time, which no engine gets for nothing.
     if (wire.dialled) node_->door_->Abandon(wire.group);
   }
-  wire_bytes_ -= wire.bytes;
   wires_.erase(found);
 }
 
@@ -273,11 +306,14 @@ absl::Status EngineNetwork::DialWire(const v1::EngineWireDial& request) {
   dial->user = user_;
   dial->flags = node_->options_.door_flags;
   dial->deadline = Clock::now() + node_->options_.wire_patience;
-  dial->done = [member = member_, key, opening = wire.opening, to, stream, place = std::move(place),
+  dial->done = [member = member_, key, opening = wire.opening, to, stream, places = user_places_,
+                place = std::move(place),
                 user_place = std::move(user_place)](absl::StatusOr<DoorConnection> outcome) {
-    UniqueFd socket = outcome.ok() ? std::move(outcome->socket) : UniqueFd();
-    member->Tell(WireEvent(key, opening, to, stream, /*dialled_here=*/true, outcome.status()),
-                 std::move(socket));
+    Dialled dialled = TakePlace(outcome.ok() ? absl::StatusOr<UniqueFd>(std::move(outcome->socket))
+                                             : absl::StatusOr<UniqueFd>(outcome.status()),
+                                *places);
+    member->Tell(WireEvent(key, opening, to, stream, /*dialled_here=*/true, dialled.status),
+                 std::move(dialled.socket), std::move(dialled.place));
   };
   node_->door_->Dial(*std::move(dial));
   return absl::OkStatus();

@@ -15,6 +15,7 @@
 #include "daemon/supervisor/engine_member.h"
 #include "daemon/supervisor/engine_places.h"
 #include "daemon/supervisor/node_network.h"
+#include "proto/base/counted_places.h"
 #include "proto/rpc/engine_network.pb.h"
 
 namespace ringd {
@@ -30,7 +31,7 @@ class EngineNetwork {
   static constexpr std::size_t kMostDials = 1024;
   static constexpr std::size_t kMostWires = 4096;      // open at a time, of both purposes
   static constexpr std::size_t kMostWireDials = 4096;  // as kMostDials
-  // Of what the engine has told about its wires: addresses and names.
+  // Of what the engine has told about its wires: addresses and names, as they lie in memory.
   static constexpr std::size_t kMostWireBytes = std::size_t{256} << 20;
 
   ~EngineNetwork();
@@ -41,6 +42,9 @@ class EngineNetwork {
   // why, also behind a frame that it has sent in part (PeerStreams).
   void SayLast(const absl::Status& why) { member_->SayLast(why); }
 
+  // What all engines of its user share.
+  const std::shared_ptr<UserPlaces>& user_places() const noexcept { return user_places_; }
+
   // An error: no sound engine would ask that, and it should be ended.
   absl::Status OnRequest(const v1::EngineNetworkRequest& request);
 
@@ -48,10 +52,10 @@ class EngineNetwork {
   friend class NodeNetwork;
   struct OwnWire {
     std::uint64_t opening = 0;
-    std::uint64_t group = 0;  // of its dials
-    std::size_t bytes = 0;
-    bool dialled = false;  // there may be some
-    absl::Status problem;  // not OK: it could not be opened
+    std::uint64_t group = 0;                 // of its dials
+    CountedPlaces::Place place, user_place;  // for what it takes in memory
+    bool dialled = false;                    // there may be some
+    absl::Status problem;                    // not OK: it could not be opened
   };
   using WireKey = std::pair<std::uint32_t, std::uint64_t>;  // purpose and wire id
 
@@ -78,9 +82,9 @@ class EngineNetwork {
   const std::shared_ptr<EngineMember> member_;
   CountedPlaces dial_places_{kMostDials};
   CountedPlaces wire_dial_places_{kMostWireDials};
+  CountedPlaces wire_bytes_{kMostWireBytes};
   std::map<std::uint64_t, ExpectationId> expectations_;  // by the engine's number
   std::map<WireKey, OwnWire> wires_;
-  std::size_t wire_bytes_ = 0;
 };
 
 }  // namespace ringd

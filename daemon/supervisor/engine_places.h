@@ -1,4 +1,4 @@
-// Bounds of what all engines of a user may have begun.
+// Bounds of what all engines of a user may have begun, and may take of ringd's memory.
 #ifndef RINGD_DAEMON_SUPERVISOR_ENGINE_PLACES_H_
 #define RINGD_DAEMON_SUPERVISOR_ENGINE_PLACES_H_
 
@@ -19,11 +19,23 @@ struct UserPlaces {
   static constexpr std::size_t kMostWireDials = 16'384;
   // That are being said. He can hold each up, for as long as he likes.
   static constexpr std::size_t kMostObituaries = 32;
+  // Connections that were dialled and not sent to the engine yet: descriptors of ringd's.
+  static constexpr std::size_t kMostDialled = 4096;
+  // What engines have told about their wires, as it lies in memory.
+  static constexpr std::size_t kMostWireBytes = std::size_t{512} << 20;
+  // Frames of engines, from their first bytes on until whoever asked has been answered.
+  static constexpr std::size_t kMostFrameBytes = std::size_t{256} << 20;
+  // Calls that engines have not taken.
+  static constexpr std::size_t kMostCallBytes = std::size_t{256} << 20;
 
   CountedPlaces controls{kMostControls};
   CountedPlaces dials{kMostDials};
   CountedPlaces wire_dials{kMostWireDials};
   CountedPlaces obituaries{kMostObituaries};
+  CountedPlaces dialled{kMostDialled};
+  CountedPlaces wire_bytes{kMostWireBytes};
+  CountedPlaces frame_bytes{kMostFrameBytes};
+  CountedPlaces call_bytes{kMostCallBytes};
   // Connections of wires that no engine has taken yet: OpenWires bounds them.
   const std::shared_ptr<std::atomic<std::size_t>> untaken =
       std::make_shared<std::atomic<std::size_t>>(0);

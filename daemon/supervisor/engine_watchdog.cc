@@ -32,7 +32,7 @@ std::optional<EngineWatchdog::Word> EngineWatchdog::Look(const std::string& name
     if (std::exchange(told_, false)) {
       return Word{absl::StrCat(name, " goes on, after at least ", Seconds(stood)), {}};
     }
-  } else if (now - sight.heard < kSilence || !sight.is_runnable) {
+  } else if (!sight.is_unread && (now - sight.heard < kSilence || !sight.is_runnable)) {
     still_ += std::min<Clock::duration>(passed, kLongestLook);
   }
   if (passed >= kPatience) {

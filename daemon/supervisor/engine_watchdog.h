@@ -18,7 +18,8 @@ namespace ringd {
 //
 // An engine of which nothing at all is heard, though its main thread has nothing to do but to tell
 // of itself, is stopped, or hangs as a whole, or gets no processor. The last shows in the state
-// that the kernel gives it, runnable, and is not to its blame either.
+// that the kernel gives it, runnable, and is not to its blame either. Nor is the time in which it
+// has told more than ringd has read: its heartbeat may be in there.
 //
 // Thread safety: one thread at a time.
 class EngineWatchdog {
@@ -36,6 +37,7 @@ class EngineWatchdog {
     std::uint64_t heartbeat = 0;
     EngineActivity::Moment activity;
     Clock::time_point heard;  // when it last told anything
+    bool is_unread = false;   // it has told more since then
     // What the kernel says of its main thread. Asked for only if it has been silent for kSilence.
     bool is_stopped = false;
     bool is_runnable = false;

@@ -15,9 +15,6 @@ namespace {
 constexpr std::uint64_t kWakeKey = 0;
 // Of what an engine tells about a job that has ended. The history keeps much less of it.
 constexpr std::size_t kMostJobBytes = std::size_t{1} << 20;
-// Nodes between which links are measured, and the longest name of one.
-constexpr int kMostUnmeasured = 32;
-constexpr std::size_t kMostNameBytes = 256;
 constexpr std::uint32_t kMostCommunicatorNumbers = 400'000;
 
 }  // namespace
@@ -51,12 +48,14 @@ Engines::Engines(EnginesOptions options, NodeNetwork* network, PlanStore* plans,
       isolated_(isolated),
       epoll_(std::move(epoll)),
       program_(options.program),
+      keeps_(std::make_unique<KeepQueue>(plans)),
       options_(std::move(options)),
       history_(options_.config.remembered_jobs) {}
 
 Engines::~Engines() {
   Stop();
   loop_.reset();
+  keeps_.reset();
   calls_.Stop();
 }
 
@@ -91,9 +90,10 @@ absl::StatusOr<Engines::Client> Engines::BeginLocked(uid_t uid, const std::strin
   }
   const std::weak_ptr<EngineClient> to = engine;
   place.network = network_->AddEngine(
-      uid, job_id, [to](v1::EngineNetworkEvent event, std::vector<UniqueFd> fds) {
+      uid, job_id,
+      [to](v1::EngineNetworkEvent event, std::vector<UniqueFd> fds, CountedPlaces::Place held) {
         if (const Client client = to.lock()) {
-          client->SendNetworkEvent(std::move(event), std::move(fds));
+          client->SendNetworkEvent(std::move(event), std::move(fds), std::move(held));
         }
       });
 
@@ -276,22 +276,12 @@ void Engines::OnJobEnded(EngineClient& engine, const v1::EngineJobEnded& ended) 
   generations_.Note(engine.uid(), engine.job_id(), ended.next_generation());
 }
 
-void Engines::OnKeep(EngineClient& engine, const v1::EngineKeep& keep) {
-  absl::StatusOr<ParsedState> changed = keep.state().size() <= kMostPassedBytes
-                                            ? ParseState(keep.state())
-                                            : absl::InvalidArgumentError("it is too long");
-  if (!changed.ok()) {
-    return engine.End(absl::StrCat("wants to keep what is none: ", changed.status().message()));
-  }
-  plans_->Merge(std::move(changed->state), engine.uid());
-  if (keep.unmeasured().empty()) return;
-  // All engines to come are told of them.
-  if (keep.unmeasured_size() > kMostUnmeasured ||
-      std::any_of(keep.unmeasured().begin(), keep.unmeasured().end(),
-                  [](const std::string& name) { return name.size() > kMostNameBytes; })) {
-    return engine.End("names nodes that can't be measured");
-  }
-  plans_->NoteUnmeasured({keep.unmeasured().begin(), keep.unmeasured().end()}, keep.unix_seconds());
+void Engines::OnKeep(EngineClient& engine, v1::EngineKeep keep) {
+  // Dropped if too much waits: nobody waits for it.
+  keeps_->Add(engine.uid(), engine.number(), std::move(keep),
+              [kept = engine.shared_from_this()](const absl::Status& why) {
+                kept->End(std::string(why.message()));
+              });
 }
 
 void Engines::OnIdle(EngineClient& engine, std::uint64_t sessions) {

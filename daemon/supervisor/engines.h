@@ -33,6 +33,7 @@
 #include "daemon/supervisor/engine_program.h"
 #include "daemon/supervisor/engine_watchdog.h"
 #include "daemon/supervisor/job_generations.h"
+#include "daemon/supervisor/keep_queue.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 #include "proto/base/waking_epoll.h"
@@ -132,7 +133,7 @@ class Engines final : private EngineOwner {
 
   void OnSessionEnded(EngineClient& engine, const std::string& token, bool for_cause) override;
   void OnJobEnded(EngineClient& engine, const v1::EngineJobEnded& ended) override;
-  void OnKeep(EngineClient& engine, const v1::EngineKeep& keep) override;
+  void OnKeep(EngineClient& engine, v1::EngineKeep keep) override;
   void OnIdle(EngineClient& engine, std::uint64_t sessions) override;
   void OnEnding(EngineClient& engine) override;
 
@@ -167,6 +168,7 @@ class Engines final : private EngineOwner {
   std::atomic<std::uint64_t> heartbeat_{0};
   std::atomic<std::uint64_t> ended_for_cause_{0};
   CallThread calls_;
+  std::unique_ptr<KeepQueue> keeps_;  // refuses what engines of ours have sent
 
   Mutex mutex_;
   CondVar changed_;

@@ -117,8 +117,10 @@ void Engines::LookAtLife(Watched& watched, Clock::time_point now) {
   // One that stands ready says nothing.
   if (!engine.begun()) return;
   const EngineClient::Life life = engine.life();
-  EngineWatchdog::Sight sight{
-      .heartbeat = life.heartbeat, .activity = life.activity, .heard = life.heard};
+  EngineWatchdog::Sight sight{.heartbeat = life.heartbeat,
+                              .activity = life.activity,
+                              .heard = life.heard,
+                              .is_unread = life.is_unread};
   if (now - life.heard >= EngineWatchdog::kSilence) {
     sight.is_stopped = IsStopped(engine.pid());
     sight.is_runnable = IsRunnable(engine.pid());

@@ -22,30 +22,36 @@ ListAnswers::ListAnswers(const std::vector<Asked>& asked, const Descriptor* type
     : type_(type), limits_(limits), done_(std::move(done)), missing_(asked.size()) {
   entries_.reserve(asked.size());
   for (const Asked& one : asked) {
-    entries_.push_back({.asked = one, .answer = absl::UnavailableError("no answer")});
+    entries_.push_back(
+        {.asked = one, .answer = absl::UnavailableError("no answer"), .room = nullptr});
   }
 }
 
-void ListAnswers::Take(std::size_t place, const absl::Status& status, std::string bytes) {
-  const PartCount count = status.ok() ? CountParts(*type_, bytes, limits_.parts + 1) : PartCount();
-  std::vector<absl::StatusOr<std::string>> answers;
+void ListAnswers::Take(std::size_t place, const absl::Status& status, EngineReply reply) {
+  const PartCount count =
+      status.ok() ? CountParts(*type_, reply.bytes, limits_.parts + 1) : PartCount();
+  std::vector<Entry> entries;
   {
     const MutexLock lock(mutex_);
     Entry& entry = entries_.at(place);
     if (status.ok()) {
-      entry.bytes = bytes.size() + count.rows * entry.asked.row_bytes;
+      entry.bytes = reply.bytes.size() + count.rows * entry.asked.row_bytes;
       entry.parts = count.all;
       entry.weight = entry.bytes + entry.parts * kPartBytes;
       bytes_ += entry.bytes;
       parts_ += entry.parts;
-      entry.answer = std::move(bytes);
+      entry.answer = std::move(reply.bytes);
+      entry.room = std::move(reply.room);
     } else {
       entry.answer = status;
     }
     while (bytes_ > limits_.bytes || parts_ > limits_.parts) LeaveOutLocked();
     if (--missing_ > 0) return;
-    for (Entry& each : entries_) answers.push_back(std::move(each.answer));
+    std::swap(entries, entries_);
   }
+  std::vector<absl::StatusOr<std::string>> answers;
+  answers.reserve(entries.size());
+  for (Entry& each : entries) answers.push_back(std::move(each.answer));
   done_(std::move(answers));
 }
 
@@ -60,6 +66,7 @@ void ListAnswers::LeaveOutLocked() {
   bytes_ -= std::exchange(longest->bytes, 0);
   parts_ -= std::exchange(longest->parts, 0);
   longest->weight = 0;
+  longest->room = nullptr;
   longest->answer = absl::ResourceExhaustedError(
       "has answered more than fits into the list; ask for this job alone");
 }

@@ -7,12 +7,14 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/supervisor/engine_reply.h"
 #include "proto/base/mutex.h"
 
 namespace ringd {
@@ -22,7 +24,8 @@ namespace ringd {
 //
 // Thread safety: any thread.
 // Ownership: shared by the calls that it waits for.
-// Invariant: what it holds never exceeds the limits by more than one answer.
+// Invariant: what it holds never exceeds the limits by more than one answer; with each it holds its
+//   room.
 class ListAnswers {
  public:
   struct Limits {
@@ -42,7 +45,7 @@ class ListAnswers {
   ListAnswers(const std::vector<Asked>& asked, const google::protobuf::Descriptor* type,
               const Limits& limits, Done done);
 
-  void Take(std::size_t place, const absl::Status& status, std::string bytes)
+  void Take(std::size_t place, const absl::Status& status, EngineReply reply)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -52,6 +55,7 @@ class ListAnswers {
     std::size_t parts = 0;
     std::size_t weight = 0;  // of bytes and parts together
     absl::StatusOr<std::string> answer;
+    std::shared_ptr<const void> room;
   };
 
   void LeaveOutLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

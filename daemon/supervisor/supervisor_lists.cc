@@ -108,7 +108,7 @@ void Supervisor::List(v1::EngineCallKind kind, const Caller& caller, const Reque
   const std::string bytes = request.SerializeAsString();
   for (std::size_t i = 0; i < asked.size(); ++i) {
     asked[i]->Call({kind, caller, "", bytes, ""}, kEnginePatience,
-                   [gathered, i](const absl::Status& status, std::string reply) {
+                   [gathered, i](const absl::Status& status, EngineReply reply) {
                      gathered->Take(i, status, std::move(reply));
                    });
   }

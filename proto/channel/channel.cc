@@ -1,5 +1,6 @@
 #include "proto/channel/channel.h"
 
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -16,6 +17,8 @@ namespace ringd {
 namespace {
 
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
+// Memory that is kept for what comes next.
+constexpr std::size_t kKeptBytes = 16 * kReadBytes;
 // That have come and belong to no frame yet: of one frame, and of the one behind it.
 constexpr std::size_t kMostWaitingFds = 2 * Channel::kMostFds;
 // Of one message, as the kernel has it (SCM_MAX_FD). For those without room the kernel would close
@@ -35,7 +38,8 @@ void Channel::Drop(std::vector<UniqueFd> fds) const {
   if (!fds.empty() && discard_ != nullptr) discard_(std::move(fds));
 }
 
-bool Channel::Send(std::string payload, std::vector<UniqueFd> fds) {
+bool Channel::Send(std::string payload, std::vector<UniqueFd> fds,
+                   std::shared_ptr<const void> room) {
   if (payload.size() > limits_.frame_bytes || fds.size() > kMostFds) {
     Drop(std::move(fds));
     return false;
@@ -47,8 +51,9 @@ bool Channel::Send(std::string payload, std::vector<UniqueFd> fds) {
   frame.bytes.reserve(sizeof(header) + payload.size());
   frame.bytes.append(reinterpret_cast<const char*>(&header), sizeof(header));
   frame.bytes += payload;
-  frame.weight = frame.bytes.size() + fds.size() * kFdBytes;
+  frame.weight = frame.bytes.size() + kFrameBytes + fds.size() * kFdBytes;
   frame.fds = std::move(fds);
+  frame.room = std::move(room);
   bool waits = false;
   {
     const MutexLock lock(mutex_);
@@ -79,9 +84,14 @@ Channel::Flushed Channel::Flush() {
 }
 
 Channel::Flushed Channel::FlushLocked() {
+  std::size_t sent = 0;
   while (!outgoing_.empty()) {
+    if (sent >= kFlushBytes) return Flushed::kSocketFull;
+    const std::size_t before = outgoing_.front().sent;
     if (const Flushed done = SendSome(outgoing_.front()); done != Flushed::kAll) return done;
-    if (outgoing_.empty() || outgoing_.front().sent < outgoing_.front().bytes.size()) continue;
+    if (outgoing_.empty()) break;
+    sent += outgoing_.front().sent - before;
+    if (outgoing_.front().sent < outgoing_.front().bytes.size()) continue;
     queued_bytes_ -= outgoing_.front().weight;
     outgoing_.pop_front();
   }
@@ -134,6 +144,7 @@ void Channel::Close() noexcept {
 }
 
 absl::StatusOr<std::size_t> Channel::Receive() {
+  DropTaken();
   const std::size_t before = incoming_.size();
   incoming_.resize(before + kReadBytes);
   iovec part{incoming_.data() + before, kReadBytes};
@@ -176,46 +187,66 @@ absl::StatusOr<std::size_t> Channel::Receive() {
   return static_cast<std::size_t>(received);
 }
 
-absl::Status Channel::TakeFrames(const std::function<void(ChannelFrame)>& take) {
-  for (;;) {
-    const std::size_t there = incoming_.size() - taken_;
-    Header header;
-    if (there < sizeof(header)) break;
-    std::memcpy(&header, incoming_.data() + taken_, sizeof(header));
-    if (header.bytes > limits_.incoming_frame_bytes || header.fds > kMostFds) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a frame of ", header.bytes, " bytes and ", header.fds, " descriptors"));
-    }
-    if (there < sizeof(header) + header.bytes) break;
-    if (incoming_fds_.size() < header.fds) {
-      return absl::InvalidArgumentError("fewer descriptors than a frame says");
-    }
-    ChannelFrame frame;
-    frame.bytes.assign(incoming_, taken_ + sizeof(header), header.bytes);
-    for (std::uint32_t i = 0; i < header.fds; ++i) {
-      frame.fds.push_back(std::move(incoming_fds_.front()));
-      incoming_fds_.pop_front();
-    }
-    taken_ += sizeof(header) + header.bytes;
-    take(std::move(frame));
+std::size_t Channel::next_bytes() const noexcept {
+  Header header;
+  if (incoming_.size() - taken_ < sizeof(header)) return 0;
+  std::memcpy(&header, incoming_.data() + taken_, sizeof(header));
+  return header.bytes <= limits_.incoming_frame_bytes ? header.bytes : 0;
+}
+
+absl::StatusOr<bool> Channel::Take(ChannelFrame& frame) {
+  has_frames_.store(false, std::memory_order_relaxed);
+  const std::size_t there = incoming_.size() - taken_;
+  Header header;
+  if (there < sizeof(header)) return false;
+  std::memcpy(&header, incoming_.data() + taken_, sizeof(header));
+  if (header.bytes > limits_.incoming_frame_bytes || header.fds > kMostFds) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a frame of ", header.bytes, " bytes and ", header.fds, " descriptors"));
   }
-  // What was handed over goes, at most once for each byte that is kept.
-  if (taken_ >= incoming_.size()) {
-    incoming_.clear();
-    if (incoming_.capacity() > 16 * kReadBytes) incoming_.shrink_to_fit();
-    taken_ = 0;
-  } else if (taken_ > incoming_.size() / 2) {
+  if (there < sizeof(header) + header.bytes) return false;
+  if (incoming_fds_.size() < header.fds) {
+    return absl::InvalidArgumentError("fewer descriptors than a frame says");
+  }
+  frame.bytes.assign(incoming_, taken_ + sizeof(header), header.bytes);
+  for (std::uint32_t i = 0; i < header.fds; ++i) {
+    frame.fds.push_back(std::move(incoming_fds_.front()));
+    incoming_fds_.pop_front();
+  }
+  taken_ += sizeof(header) + header.bytes;
+  has_frames_.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+bool Channel::HasUntaken() const noexcept {
+  if (has_frames_.load(std::memory_order_relaxed)) return true;
+  int bytes = 0;
+  return ::ioctl(socket_.get(), FIONREAD, &bytes) == 0 && bytes > 0;
+}
+
+// What was handed over goes, at most once for each byte that is kept; and so does the memory of a
+// long frame, behind which somebody may send the begin of another one.
+void Channel::DropTaken() {
+  if (taken_ >= incoming_.size() || taken_ > incoming_.size() / 2) {
     incoming_.erase(0, taken_);
     taken_ = 0;
   }
-  return absl::OkStatus();
+  if (incoming_.capacity() > kKeptBytes && incoming_.size() < incoming_.capacity() / 4) {
+    incoming_.shrink_to_fit();
+  }
 }
 
 absl::Status Channel::Read(std::size_t budget, const std::function<void(ChannelFrame)>& take) {
   for (std::size_t read = 0; read < budget;) {
     const absl::StatusOr<std::size_t> received = Receive();
     if (!received.ok()) return received.status();
-    if (absl::Status status = TakeFrames(take); !status.ok()) return status;
+    for (;;) {
+      ChannelFrame frame;
+      const absl::StatusOr<bool> taken = Take(frame);
+      if (!taken.ok()) return taken.status();
+      if (!*taken) break;
+      take(std::move(frame));
+    }
     if (*received == 0) break;
     read += *received;
   }

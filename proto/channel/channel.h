@@ -2,10 +2,12 @@
 #ifndef RINGD_PROTO_CHANNEL_CHANNEL_H_
 #define RINGD_PROTO_CHANNEL_CHANNEL_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,11 +22,14 @@ namespace ringd {
 struct ChannelFrame {
   std::string bytes;
   std::vector<UniqueFd> fds;
+  // What its reader has taken for it before it came, given back when the last copy goes.
+  std::shared_ptr<const void> room = nullptr;
 };
 
 struct ChannelLimits {
   std::size_t frame_bytes = std::size_t{65} << 20;  // gRPC's messages have at most 64 MiB
-  // That the other side has not taken. A descriptor counts as kFdBytes.
+  // That the other side has not taken. A frame counts as kFrameBytes more, a descriptor as
+  // kFdBytes.
   std::size_t queued_bytes = std::size_t{192} << 20;
   // What the other side may send.
   std::size_t incoming_frame_bytes = frame_bytes;
@@ -35,7 +40,7 @@ struct ChannelLimits {
 // each is {payload's bytes, number of descriptors}, both of 32 bits in this machine's order, and
 // the payload; the descriptors come with the first byte.
 //
-// Thread safety: Send and WaitsToSend from any thread; Read, Flush and Close on one: the owner's.
+// Thread safety: Send, WaitsToSend and HasUntaken from any thread; all others on one: the owner's.
 // Ownership: owns the socket, descriptors that wait to be sent, and those that have come. What it
 //   has no use for any more it gives to `discard`, but what is left when it goes: closing that may
 //   take as long as whoever shares it likes.
@@ -45,10 +50,14 @@ class Channel {
   static constexpr std::size_t kMostFds = 16;  // of one frame
   // So a process's descriptors don't run out before the other side is given up.
   static constexpr std::size_t kFdBytes = std::size_t{64} << 10;
+  // About what a frame takes in memory besides its bytes.
+  static constexpr std::size_t kFrameBytes = 256;
+  // Sent in one go, so that nobody else waits long for the channel.
+  static constexpr std::size_t kFlushBytes = std::size_t{1} << 20;
 
   enum class Flushed {
     kAll,         // nothing waits, or the channel has ended
-    kSocketFull,  // when the socket is writable again
+    kSocketFull,  // when the socket is writable again; perhaps it is: then this was kFlushBytes
     // The kernel has as many of this user's descriptors on their way as it takes (ETOOMANYREFS),
     // whatever the socket says: some time later.
     kTooManyFds,
@@ -64,8 +73,10 @@ class Channel {
   ~Channel() { Close(); }
 
   // Does not block: what the socket does not take waits. False: it was dropped, since the channel
-  // has ended, or so much waits that the other side has to be given up.
-  bool Send(std::string payload, std::vector<UniqueFd> fds = {}) ABSL_LOCKS_EXCLUDED(mutex_);
+  // has ended, or so much waits that the other side has to be given up. `room` is held until the
+  // socket has taken the frame, or it was dropped.
+  bool Send(std::string payload, std::vector<UniqueFd> fds = {},
+            std::shared_ptr<const void> room = nullptr) ABSL_LOCKS_EXCLUDED(mutex_);
   // For the last look before sleeping.
   bool WaitsToSend() ABSL_LOCKS_EXCLUDED(mutex_);
   // Sends what the socket takes; when to go on with the rest.
@@ -74,6 +85,19 @@ class Channel {
   // Reads what has come, about `budget` bytes, and hands over whole frames. Not OK: the channel has
   // ended; kUnavailable: the other side has closed it, or gone. Else what it did wrong.
   absl::Status Read(std::size_t budget, const std::function<void(ChannelFrame)>& take);
+  // The same in steps, for a reader who has others to read. Reads what has come, 64 KiB at most;
+  // how many bytes, 0: nothing has. Errors as Read.
+  absl::StatusOr<std::size_t> Receive();
+  // The next frame of what was received; false: none is whole. Errors as Read.
+  absl::StatusOr<bool> Take(ChannelFrame& frame);
+  // How long the frame is that comes next; 0: that has not been received, or it may not be so long.
+  std::size_t next_bytes() const noexcept;
+  // The other side has sent what was not read, or not taken since it was. Of the moment: the reader
+  // may be about to.
+  bool HasUntaken() const noexcept;
+
+  // Of memory, for what comes. The reader's.
+  std::size_t kept_bytes() const noexcept { return incoming_.capacity(); }
 
   // What waits is dropped; the other side sees the end.
   void Close() noexcept ABSL_LOCKS_EXCLUDED(mutex_);
@@ -91,6 +115,7 @@ class Channel {
     std::vector<UniqueFd> fds;
     std::size_t sent = 0;
     std::size_t weight = 0;  // of queued_bytes_
+    std::shared_ptr<const void> room;
   };
 
   Flushed FlushLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -98,9 +123,8 @@ class Channel {
   Flushed SendSome(Outgoing& frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndLocked() noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Drop(std::vector<UniqueFd> fds) const;
-  // Bytes read; 0: nothing now.
-  absl::StatusOr<std::size_t> Receive();
-  absl::Status TakeFrames(const std::function<void(ChannelFrame)>& take);
+  // Forgets what was taken, and gives back memory.
+  void DropTaken();
 
   const UniqueFd socket_;
   const ChannelLimits limits_;
@@ -116,6 +140,8 @@ class Channel {
   std::string incoming_;  // from taken_ on: not handed over
   std::size_t taken_ = 0;
   std::deque<UniqueFd> incoming_fds_;
+  // There may be whole frames. Relaxed: a hint.
+  std::atomic<bool> has_frames_{false};
 };
 
 }  // namespace ringd

@@ -226,7 +226,8 @@ void PlanStore::Merge(KeptState changed, uid_t uid) {
   for (auto trial = changed.trials.rbegin(); trial != changed.trials.rend(); ++trial) {
     ReplaceLocked(std::move(*trial));
   }
-  ReplaceLocked(std::move(changed.links));
+  // It looks at all links that there are.
+  if (!changed.links.empty()) ReplaceLocked(std::move(changed.links));
   KeepLocked();
 }
 

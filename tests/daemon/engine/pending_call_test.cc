@@ -3,6 +3,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -123,6 +124,45 @@ TEST_CASE(
   thread.RunAt(Clock::now() + milliseconds(10), [&] { ran.set_value(); });
   // It would find the timer by itself after a minute.
   CHECK(ran.get_future().wait_for(seconds(20)) == std::future_status::ready);
+}
+
+TEST_CASE("CallThread: a flow with many tasks keeps another one waiting for one of them") {
+  std::string order;
+  {
+    std::promise<void> begun, all_posted;
+    CallThread thread;
+    const auto hold = [&] {
+      begun.set_value();
+      all_posted.get_future().wait_for(seconds(20));
+    };
+    thread.Post(hold, 7);
+    REQUIRE(begun.get_future().wait_for(seconds(20)) == std::future_status::ready);
+    for (int i = 0; i < 100; ++i) thread.Post([&] { order += 'a'; }, 7);
+    thread.Post([&] { order += 'b'; }, 9);
+    thread.Post([&] { order += 'c'; }, 3);
+    thread.Post([&] { order += 'C'; }, 3);
+    // What a call's end is posted as.
+    const auto call = std::make_shared<PendingCall<int>>(
+        thread, [&](const absl::Status&, int) { order += 'd'; }, 5);
+    call->Finish(absl::CancelledError("gone"));
+    all_posted.set_value();
+  }
+  // Each in its own order.
+  CHECK(order.substr(0, 7) == "bcdaCaa");
+  CHECK(order.size() == 104);
+}
+
+TEST_CASE("CallThread: timers come between the tasks of those who post without end") {
+  std::atomic<bool> ran{false};
+  std::promise<void> last;
+  CallThread thread;
+  std::function<void()> again = [&] {
+    if (ran) return last.set_value();
+    thread.Post(again);
+  };
+  thread.Post(again);
+  thread.RunAt(Clock::now() + milliseconds(5), [&] { ran = true; });
+  CHECK(last.get_future().wait_for(seconds(20)) == std::future_status::ready);
 }
 
 TEST_CASE("CallThread: what was posted runs even if the thread is about to end; timers do not") {

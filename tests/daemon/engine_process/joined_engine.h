@@ -77,7 +77,8 @@ class JoinedEngine {
   explicit JoinedEngine(NodeNetwork* node, uid_t user = 0, const std::string& job_id = "job")
       : remote_(user, [this](v1::EngineNetworkRequest request) { Ask(std::move(request)); }) {
     half_ = node->AddEngine(user, job_id,
-                            [this](v1::EngineNetworkEvent event, std::vector<UniqueFd> fds) {
+                            [this](v1::EngineNetworkEvent event, std::vector<UniqueFd> fds,
+                                   const CountedPlaces::Place& /*place*/) {
                               // std::function needs something copyable.
                               auto shared = std::make_shared<std::vector<UniqueFd>>(std::move(fds));
                               courier_.Post([this, event = std::move(event), shared] {

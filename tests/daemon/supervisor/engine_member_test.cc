@@ -20,8 +20,8 @@ namespace {
 // An engine's member, and what closes its sockets.
 struct Members {
   std::unique_ptr<EngineMember> Of(const std::shared_ptr<UserPlaces>& user) {
-    return std::make_unique<EngineMember>([](const v1::EngineNetworkEvent&, const auto&) {}, user,
-                                          &isolated);
+    return std::make_unique<EngineMember>(
+        [](const v1::EngineNetworkEvent&, const auto&, const auto&) {}, user, &isolated);
   }
   // Waits until what was discarded has been closed.
   std::size_t Descriptors() const {

@@ -13,13 +13,12 @@
 #include "tests/daemon/door/door_fixture.h"
 #include "tests/daemon/engine_process/joined_engine.h"
 #include "tests/daemon/engine_process/wire_helpers.h"
+#include "tests/daemon/supervisor/bare_engine.h"
 
 namespace ringd {
 namespace {
 
 using std::chrono::milliseconds;
-
-constexpr uid_t kUser = 1001;
 
 v1::EngineNetworkRequest ExpectRequest(std::uint64_t number, const std::string& key) {
   v1::EngineNetworkRequest request;
@@ -27,52 +26,6 @@ v1::EngineNetworkRequest ExpectRequest(std::uint64_t number, const std::string& 
   request.mutable_expect()->set_key(key);
   return request;
 }
-
-v1::EngineNetworkRequest DialRequestOf(std::uint64_t number, const std::string& host_port) {
-  v1::EngineNetworkRequest request;
-  request.mutable_dial_coordinator()->set_dial(number);
-  request.mutable_dial_coordinator()->set_host_port(host_port);
-  request.mutable_dial_coordinator()->set_key(std::string(kSha256Bytes, 'k'));
-  request.mutable_dial_coordinator()->set_patience_ms(60'000);
-  return request;
-}
-
-v1::EngineNetworkRequest OpenRequest(std::uint64_t wire_id) {
-  v1::EngineNetworkRequest request;
-  v1::EngineWireOpen& open = *request.mutable_wire_open();
-  open.set_purpose(2);
-  open.set_wire_id(wire_id);
-  open.set_key(std::string(kSha256Bytes, 'k'));
-  for (const char* name : {"node-0", "node-1"}) {
-    open.add_addresses("127.0.0.1:1");
-    open.add_node_names(name);
-  }
-  return request;
-}
-
-// An engine's supervisor's half alone, and what it is told.
-struct BareEngine {
-  explicit BareEngine(NodeNetwork* node, uid_t user = kUser)
-      : half(node->AddEngine(user, "job",
-                             [this](v1::EngineNetworkEvent event, std::vector<UniqueFd> fds) {
-                               const MutexLock lock(mutex);
-                               events.push_back(std::move(event));
-                               for (UniqueFd& fd : fds) sockets.push_back(std::move(fd));
-                             })) {}
-  std::size_t told() {
-    const MutexLock lock(mutex);
-    return events.size();
-  }
-  v1::EngineNetworkEvent last() {
-    const MutexLock lock(mutex);
-    return events.back();
-  }
-
-  Mutex mutex;
-  std::vector<v1::EngineNetworkEvent> events ABSL_GUARDED_BY(mutex);
-  std::vector<UniqueFd> sockets ABSL_GUARDED_BY(mutex);
-  std::unique_ptr<EngineNetwork> half;
-};
 
 }  // namespace
 
@@ -117,7 +70,7 @@ TEST_CASE("EngineNetwork: a user's engines have a bound together, which is not o
   REQUIRE(next.told() == 1);
   CHECK(next.last().coordinator_dialled().status().message() ==
         "4096 coordinators are being looked for by this user");
-  BareEngine other(a.network.get(), kUser + 1);
+  BareEngine other(a.network.get(), kEngineUser + 1);
   REQUIRE(other.half->OnRequest(DialRequestOf(1, "127.0.0.1:1")).ok());
   std::this_thread::sleep_for(milliseconds(50));
   CHECK(other.told() == 0);

@@ -24,7 +24,8 @@ struct Watched {
       // As an idle engine's: once a second.
       if (beats && now.time_since_epoch() % milliseconds(1000) == milliseconds(0)) ++heartbeat;
       if (state.empty()) heard = now;
-      const EngineWatchdog::Sight sight{heartbeat, activity, heard, state == "T", state == "R"};
+      const EngineWatchdog::Sight sight{heartbeat, activity,     heard,
+                                        is_unread, state == "T", state == "R"};
       auto word = watchdog.Look("the engine of job 'x' (pid 7 on a)", sight, now);
       if (word.has_value()) words.push_back(*word);
     }
@@ -34,12 +35,24 @@ struct Watched {
   EngineWatchdog watchdog;
   Clock::time_point now{milliseconds(1'000'000)};
   std::uint64_t heartbeat = 0;
+  bool is_unread = false;
   Clock::time_point heard = now;
 };
 
 TEST_CASE("EngineWatchdog: of an engine that is alive, also an idle one, nothing is said") {
   Watched watched;
   CHECK(watched.Pass(milliseconds(60'000), true).empty());
+}
+
+TEST_CASE("EngineWatchdog: time in which an engine has told what was not read does not count") {
+  Watched watched;
+  watched.is_unread = true;
+  CHECK(watched.Pass(milliseconds(60'000), false).empty());
+  // As it was silent for longer than anybody is.
+  CHECK(watched.Pass(milliseconds(60'000), false, kSleeping, "S").empty());
+  CHECK(watched.watchdog.still() == Clock::duration{0});
+  watched.is_unread = false;
+  CHECK(watched.Pass(milliseconds(10'000), false).size() == 1);
 }
 
 TEST_CASE("EngineWatchdog: says once what a hanging engine was doing, and once that it goes on") {

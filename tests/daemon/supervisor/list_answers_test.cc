@@ -60,9 +60,9 @@ TEST_CASE("CountParts: counts messages and texts within messages, and stops") {
 
 TEST_CASE("ListAnswers: hands on all that fits, in the order of those who were asked") {
   Gathering two({{1}, {2}}, {});
-  two.gathered.Take(1, absl::OkStatus(), "second");
+  two.gathered.Take(1, absl::OkStatus(), {"second", nullptr});
   CHECK(two.answers.empty());
-  two.gathered.Take(0, absl::OkStatus(), "first");
+  two.gathered.Take(0, absl::OkStatus(), {"first", nullptr});
   REQUIRE(two.answers.size() == 2);
   CHECK(*two.answers[0] == "first");
   CHECK(*two.answers[1] == "second");
@@ -70,23 +70,23 @@ TEST_CASE("ListAnswers: hands on all that fits, in the order of those who were a
 
 TEST_CASE("ListAnswers: an engine that has not answered costs the others nothing") {
   Gathering two({{1}, {2}}, {});
-  two.gathered.Take(0, absl::DeadlineExceededError("late"), "");
-  two.gathered.Take(1, absl::OkStatus(), "answer");
+  two.gathered.Take(0, absl::DeadlineExceededError("late"), {"", nullptr});
+  two.gathered.Take(1, absl::OkStatus(), {"answer", nullptr});
   CHECK(two.Kept() == "ea");
 }
 
 TEST_CASE("ListAnswers: if not all fit the longest goes") {
   Gathering three({{1}, {2}, {3}}, {.bytes = 3000, .parts = kPlenty});
-  three.gathered.Take(0, absl::OkStatus(), AnswerOf(1000));
-  three.gathered.Take(1, absl::OkStatus(), AnswerOf(2500));
-  three.gathered.Take(2, absl::OkStatus(), AnswerOf(1000));
+  three.gathered.Take(0, absl::OkStatus(), {AnswerOf(1000), nullptr});
+  three.gathered.Take(1, absl::OkStatus(), {AnswerOf(2500), nullptr});
+  three.gathered.Take(2, absl::OkStatus(), {AnswerOf(1000), nullptr});
   CHECK(three.Kept() == "axa");
 }
 
 TEST_CASE("ListAnswers: what is short on the wire and long in memory goes, too") {
   Gathering two({{1}, {2}}, {.bytes = 10'000, .parts = 1000});
-  two.gathered.Take(0, absl::OkStatus(), AnswerOf(3000));
-  two.gathered.Take(1, absl::OkStatus(), AnswerOf(0, 1000));
+  two.gathered.Take(0, absl::OkStatus(), {AnswerOf(3000), nullptr});
+  two.gathered.Take(1, absl::OkStatus(), {AnswerOf(0, 1000), nullptr});
   CHECK(two.Kept() == "ax");
 }
 
@@ -96,8 +96,8 @@ TEST_CASE("ListAnswers: what is added to each row counts, too") {
   CHECK(CountParts(*v1::JobsReply::descriptor(), AnswerOf(10, 1000), kPlenty).rows == 1);
   for (const bool fits : {true, false}) {
     Gathering two({{1, 10}, {2, fits ? std::size_t{10} : 11}}, {.bytes = 24'010, .parts = kPlenty});
-    two.gathered.Take(0, absl::OkStatus(), empty_jobs);
-    two.gathered.Take(1, absl::OkStatus(), empty_jobs);
+    two.gathered.Take(0, absl::OkStatus(), {empty_jobs, nullptr});
+    two.gathered.Take(1, absl::OkStatus(), {empty_jobs, nullptr});
     CHECK(two.Kept() == (fits ? "aa" : "ax"));
   }
 }
@@ -105,9 +105,9 @@ TEST_CASE("ListAnswers: what is added to each row counts, too") {
 TEST_CASE("ListAnswers: a user with many engines leaves room for one with one") {
   Gathering many({{1}, {1}, {1}, {2}, {1}}, {.bytes = 3000, .parts = kPlenty});
   for (const std::size_t place : {0, 1, 2, 4}) {
-    many.gathered.Take(place, absl::OkStatus(), AnswerOf(600));
+    many.gathered.Take(place, absl::OkStatus(), {AnswerOf(600), nullptr});
   }
-  many.gathered.Take(3, absl::OkStatus(), AnswerOf(1500));
+  many.gathered.Take(3, absl::OkStatus(), {AnswerOf(1500), nullptr});
   REQUIRE(many.answers.size() == 5);
   CHECK(many.answers[3].ok());
   const std::string kept = many.Kept();
