@@ -125,9 +125,10 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   absl::Status OnOrderInquiry(const std::string& name);
   bool by_order() const noexcept { return options_.by_order; }
 
-  // How the ranks' NCCL communicators find each other: what one of the nodes has made.
+  // How the ranks' NCCL communicators find each other: what one of the nodes has made; and whether
+  // they register memory (v1::DeviceId).
   //   kInvalidArgument: it is none.
-  absl::Status TakeDeviceId(const std::string& id);
+  absl::Status TakeDeviceId(const std::string& id, bool registers);
 
   // Advances everything a bit; returns the amount of work done. An error means it must fail.
   absl::StatusOr<std::size_t> Advance(Clock::time_point now);
@@ -347,6 +348,7 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   Clock::time_point places_checked_;
   absl::Status start_failure_;  // of an operation that a message has started: for Advance
   std::optional<NcclIdBytes> device_id_;
+  bool devices_register_ = false;
   std::unique_ptr<DeviceLane> device_lane_;  // from the first operation on that needs it
   std::unordered_map<OperationId, DeviceRunning> device_running_;
 

@@ -53,7 +53,7 @@ absl::Status JobCommunicator::CheckPlaces(Clock::time_point now) {
   return absl::OkStatus();
 }
 
-absl::Status JobCommunicator::TakeDeviceId(const std::string& id) {
+absl::Status JobCommunicator::TakeDeviceId(const std::string& id, bool registers) {
   NcclIdBytes bytes{};
   if (id.size() != bytes.size()) {
     return absl::InvalidArgumentError(
@@ -62,8 +62,9 @@ absl::Status JobCommunicator::TakeDeviceId(const std::string& id) {
   if (failed() || device_id_.has_value()) return absl::OkStatus();
   std::copy(id.begin(), id.end(), bytes.begin());
   device_id_ = bytes;
+  devices_register_ = registers;
   // The operation that needs it may still be about to be started here.
-  if (device_lane_ != nullptr) device_lane_->TakeId(bytes);
+  if (device_lane_ != nullptr) device_lane_->TakeId(bytes, registers);
   return absl::OkStatus();
 }
 
@@ -90,7 +91,7 @@ DeviceLane& JobCommunicator::OpenDeviceLane() {
   }
   device_lane_ =
       std::make_unique<DeviceLane>(std::move(options), std::move(members), options_.devices);
-  if (device_id_.has_value()) device_lane_->TakeId(*device_id_);
+  if (device_id_.has_value()) device_lane_->TakeId(*device_id_, devices_register_);
   return *device_lane_;
 }
 

@@ -10,6 +10,8 @@
 namespace ringd {
 namespace {
 
+constexpr char kNotAllRegister[] = "some rank's ringd or library is from before that";
+
 // NCCL's averages of integers are rounded as nobody says: they are summed and divided here, as on
 // the host.
 bool DividesItself(const TensorMeta& meta) noexcept {
@@ -100,9 +102,11 @@ void DeviceLane::Connect(Clock::time_point now) {
   if (!begun_ || !id_.has_value()) return;
   connects_ = true;
   for (const LocalRank& rank : ranks_) {
+    std::optional<DeviceSlabId> registered;
+    if (registers_) registered = rank.member.slab->id();
     rank.member.slab->gpu()->Connect(
         rank.communicator, *id_, rank.member.rank, static_cast<int>(options_.ranks.size()),
-        room_->options().fusion_bytes, now + options_.connect_patience);
+        room_->options().fusion_bytes, registered, now + options_.connect_patience);
   }
   for (auto& [rank, bucket] : std::exchange(held_, {})) {
     ranks_[rank].member.slab->gpu()->Enqueue(std::move(bucket));
@@ -117,9 +121,10 @@ void DeviceLane::OnId(const NcclIdCreated& created) {
   }
 }
 
-void DeviceLane::TakeId(const NcclIdBytes& id) {
+void DeviceLane::TakeId(const NcclIdBytes& id, bool registers) {
   if (id_.has_value()) return;
   id_ = id;
+  registers_ = registers;
   Connect(Clock::now());
 }
 
@@ -203,6 +208,10 @@ std::vector<DeviceLane::Description> DeviceLane::Describe() const {
       one.state = nccl.state;
       one.failure = nccl.failure;
       one.fusion_bytes = room_->options().fusion_bytes;
+      one.why_not_registered = registers_ ? nccl.not_registered : kNotAllRegister;
+      if (nccl.registered_bytes > 0 || !one.why_not_registered.empty()) {
+        one.registered_bytes = nccl.registered_bytes;
+      }
     }
     // What has failed is aborted, and then the GPU's thread does not know it any more.
     if (failure_.ok()) continue;

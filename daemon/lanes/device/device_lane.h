@@ -73,8 +73,9 @@ class DeviceLane final : private DeviceEvents {
   void Start(OperationId id, std::span<const TensorMeta* const> metas,
              std::span<const DeviceOperand> operands, Clock::time_point now);
 
-  // The coordinator has passed an id on. Another one than the first changes nothing.
-  void TakeId(const NcclIdBytes& id);
+  // The coordinator has passed an id on. Another one than the first changes nothing. `registers`:
+  // all ranks can agree whether to register their memory with NCCL, and do; as v1::DeviceId has it.
+  void TakeId(const NcclIdBytes& id, bool registers);
 
   struct End {
     OperationId id;
@@ -106,6 +107,9 @@ class DeviceLane final : private DeviceEvents {
     std::string failure;       // an asynchronous error of NCCL's or CUDA's, or why it was aborted
     std::uint64_t slab_bytes = 0;    // device memory: of the session, the timeline included
     std::uint64_t fusion_bytes = 0;  // and for packing this communicator's buckets
+    // Of this memory; nothing: not known, or the ranks have not agreed yet.
+    std::optional<std::uint64_t> registered_bytes;
+    std::string why_not_registered;  // of 0
   };
   std::vector<Description> Describe() const;
 
@@ -135,6 +139,7 @@ class DeviceLane final : private DeviceEvents {
   std::vector<LocalRank> ranks_;
   bool id_asked_ = false;
   std::optional<NcclIdBytes> id_;
+  bool registers_ = false;
   bool begun_ = false;                                      // an operation has been started
   bool connects_ = false;                                   // Connect has been called
   std::vector<std::pair<std::size_t, DeviceBucket>> held_;  // until then, with its rank
