@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backends/cuda/cuda_driver.h"
+#include "backends/cuda/memory_properties.h"
 
 namespace ringd {
 namespace {
@@ -15,32 +16,6 @@ using std::chrono::seconds;
 // For clearing or reading a slab, behind whatever the GPU is at.
 constexpr seconds kSetUpPatience{30};
 constexpr seconds kUnmapPatience{1};
-
-CUmemAllocationProp PropertiesFor(const CudaContext& context) {
-  CUmemAllocationProp properties{};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  properties.location.id = context.ordinal();
-  // Else network cards can't reach it, and NCCL copies what it sends.
-  int has_rdma = 0;
-  const CUresult told = context.driver().cuDeviceGetAttribute(
-      &has_rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, context.ordinal());
-  if (told == CUDA_SUCCESS && has_rdma == 1) properties.allocFlags.gpuDirectRDMACapable = 1;
-  return properties;
-}
-
-absl::StatusOr<std::size_t> GranularityOf(const CudaContext& context,
-                                          const CUmemAllocationProp& properties) {
-  std::size_t granularity = 0;
-  const CUresult result = context.driver().cuMemGetAllocationGranularity(
-      &granularity, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
-  if (auto status = CudaStatus(context.driver(), "cuMemGetAllocationGranularity", result);
-      !status.ok()) {
-    return status;
-  }
-  return granularity;
-}
 
 std::string Mebibytes(std::uint64_t bytes) { return absl::StrCat(bytes >> 20, " MiB"); }
 
@@ -60,32 +35,15 @@ absl::Status OutOfMemory(const CudaContext& context, std::size_t bytes, absl::st
 
 absl::StatusOr<SlabMapping> SlabMapping::Map(std::shared_ptr<const CudaContext> context,
                                              std::uint64_t handle, std::size_t bytes) {
-  const CudaDriver& cuda = context->driver();
   SlabMapping mapping;
   mapping.context_ = context;
   mapping.handle_ = handle;
   mapping.bytes_ = bytes;
-  CUdeviceptr address = 0;
-  if (auto status = CudaStatus(cuda, "cuMemAddressReserve",
-                               cuda.cuMemAddressReserve(&address, bytes, 0, 0, 0));
+  if (auto status = MapForGpu(*context, handle, bytes, &mapping.address_, &mapping.is_mapped_);
       !status.ok()) {
     return status;
   }
-  mapping.address_ = address;
-  if (auto status = CudaStatus(cuda, "cuMemMap", cuda.cuMemMap(address, bytes, 0, handle, 0));
-      !status.ok()) {
-    return status;
-  }
-  mapping.is_mapped_ = true;
-  CUmemAccessDesc access{};
-  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  access.location.id = context->ordinal();
-  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  if (auto status =
-          CudaStatus(cuda, "cuMemSetAccess", cuda.cuMemSetAccess(address, bytes, &access, 1));
-      !status.ok()) {
-    return status;
-  }
+  const DeviceAddress address = mapping.address_;
   auto timeline = Timeline::Create(std::move(context), address);
   if (!timeline.ok()) return timeline.status();
   mapping.timeline_.emplace(*std::move(timeline));
@@ -132,9 +90,7 @@ absl::StatusOr<DeviceSlab> DeviceSlab::Create(std::shared_ptr<const CudaContext>
   const CudaDriver& cuda = context->driver();
   const ScopedContext current(*context);
   if (!current.status().ok()) return current.status();
-  const CUmemAllocationProp properties = PropertiesFor(*context);
-  const auto granularity = GranularityOf(*context, properties);
-  if (!granularity.ok()) return granularity.status();
+  const CUmemAllocationProp properties = ExportableOn(*context);
   std::size_t there = 0;
   if (auto status =
           CudaStatus(cuda, "cuDeviceTotalMem", cuda.cuDeviceTotalMem(&there, context->ordinal()));
@@ -146,7 +102,9 @@ absl::StatusOr<DeviceSlab> DeviceSlab::Create(std::shared_ptr<const CudaContext>
         absl::StrCat("a slab of ", bytes, " bytes on GPU ", context->uuid(), ", which has ",
                      Mebibytes(there), "; `", setting, "` says how much a slab takes"));
   }
-  const std::size_t all = (kTimelineBytes + bytes + *granularity - 1) / *granularity * *granularity;
+  const auto whole = WholeGranules(*context, properties, kTimelineBytes + bytes);
+  if (!whole.ok()) return whole.status();
+  const std::size_t all = *whole;
   CUmemGenericAllocationHandle handle = 0;
   const CUresult created = cuda.cuMemCreate(&handle, all, &properties, 0);
   if (created == CUDA_ERROR_OUT_OF_MEMORY) return OutOfMemory(*context, all, setting);
@@ -193,9 +151,9 @@ absl::StatusOr<ImportedSlab> ImportedSlab::Import(std::shared_ptr<const CudaCont
   const CudaDriver& cuda = context->driver();
   const ScopedContext current(*context);
   if (!current.status().ok()) return current.status();
-  const auto granularity = GranularityOf(*context, PropertiesFor(*context));
-  if (!granularity.ok()) return granularity.status();
-  if (bytes <= kTimelineBytes || bytes % *granularity != 0) {
+  const auto whole = WholeGranules(*context, ExportableOn(*context), bytes);
+  if (!whole.ok()) return whole.status();
+  if (bytes <= kTimelineBytes || bytes != *whole) {
     return absl::InvalidArgumentError(absl::StrCat("no slab has ", bytes, " bytes"));
   }
   const auto refuse = [bytes](const absl::Status& status) {

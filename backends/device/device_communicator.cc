@@ -42,10 +42,11 @@ std::string PointText(const std::vector<TimelinePoint>& points) {
 
 absl::StatusOr<std::unique_ptr<DeviceCommunicator>> DeviceCommunicator::Begin(
     const Parts& parts, DeviceCommunicatorId id, const NcclCommunicator::Spec& spec,
-    std::size_t fusion_bytes, Clock::time_point connect_deadline) {
+    std::size_t fusion_bytes, std::optional<DeviceSlabId> registered_slab,
+    Clock::time_point connect_deadline) {
   auto stream = CudaStream::Create(parts.gpu.context);
   if (!stream.ok()) return stream.status();
-  auto memory = DeviceMemory::Allocate(parts.gpu.context, fusion_bytes);
+  auto memory = MappedMemory::Create(parts.gpu.context, fusion_bytes);
   if (absl::IsResourceExhausted(memory.status())) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for the fusion buffer: ", memory.status().message(), "; `",
@@ -62,9 +63,17 @@ absl::StatusOr<std::unique_ptr<DeviceCommunicator>> DeviceCommunicator::Begin(
     if (!event.ok()) return event.status();
     made->free_events_.push_back(*std::move(event));
   }
+  if (registered_slab) {
+    auto registered = RegisteredBuffers::Create({parts.gpu.context, &made->stream_, parts.slabs,
+                                                 spec.size, made->fusion_memory_.address(),
+                                                 made->fusion_memory_.bytes(), *registered_slab});
+    if (!registered.ok()) return registered.status();
+    made->registered_ = *std::move(registered);
+  }
   auto nccl = NcclCommunicator::Begin(parts.gpu.nccl, spec);
   if (!nccl.ok()) return nccl.status();
   made->nccl_ = *std::move(nccl);
+  if (registered_slab) made->registered_->Use(made->nccl_.get());
   return made;
 }
 
@@ -97,6 +106,11 @@ absl::Status DeviceCommunicator::CheckPoints(const DeviceBucket& bucket) const {
 DeviceCommunicator::Verdict DeviceCommunicator::Offer(DeviceBucket* bucket, Clock::time_point now,
                                                       absl::Status* status) {
   if (in_flight_.size() >= kMostInFlight) return Verdict::kLater;
+  // Also before one that is refused here: other ranks may launch theirs.
+  if (registered_ != nullptr && !registered_->has_agreed()) {
+    if (!std::exchange(is_agreeing_, true)) agree_deadline_ = bucket->deadline;
+    return Verdict::kLater;
+  }
   Bucket made;
   *status = CheckPoints(*bucket);
   if (!status->ok()) return Verdict::kRefused;
@@ -121,6 +135,9 @@ DeviceCommunicator::Verdict DeviceCommunicator::Offer(DeviceBucket* bucket, Cloc
   numbered_ = made.number;
   launching_ = std::move(made);
   *status = tabled;
+  if (status->ok() && registered_ != nullptr) {
+    *status = registered_->Cover(launching_->bucket.tensors);
+  }
   if (status->ok()) *status = LaunchFirstHalf(&*launching_);
   if (status->ok()) *status = FinishLaunch(now);
   return status->ok() ? Verdict::kTaken : Verdict::kFailed;
@@ -225,16 +242,35 @@ absl::Status DeviceCommunicator::Connect(Clock::time_point now) {
       absl::StrCat("NCCL's ranks have not met in time: of ", size_, " some never came"));
 }
 
+// NCCL is asked, and the GPU, as for a bucket; the first one waits meanwhile.
+absl::Status DeviceCommunicator::Agree(Clock::time_point now) {
+  const NcclCommunicator::State state = nccl_->Poll();
+  if (state == NcclCommunicator::State::kFailed) return nccl_->status();
+  if (state == NcclCommunicator::State::kReady) {
+    if (auto status = registered_->Agree(); !status.ok()) return status;
+    is_agreeing_ = !registered_->has_agreed();
+    has_news_ = !is_agreeing_;
+  }
+  if (!is_agreeing_ || now < agree_deadline_) return absl::OkStatus();
+  return absl::DeadlineExceededError(
+      absl::StrCat("the ", size_, " ranks have not agreed in time whether their memory is ",
+                   "registered with NCCL: this rank is in it, some other is not"));
+}
+
 absl::Status DeviceCommunicator::Advance(Clock::time_point now,
                                          std::vector<DeviceBucketEnded>* ended) {
   if (phase_ == Phase::kFailed || phase_ == Phase::kLeaving) return absl::OkStatus();
   if (phase_ == Phase::kConnecting) return Connect(now);
+  if (is_agreeing_) return Agree(now);
   if (launching_) {
     if (auto status = FinishLaunch(now); !status.ok()) return status;
   } else if (nccl_->Poll() == NcclCommunicator::State::kFailed) {
     return nccl_->status();
   }
   if (auto status = Collect(now, ended); !status.ok()) return status;
+  if (registered_ != nullptr && !has_work()) {
+    if (auto status = registered_->DeregisterLeaving(); !status.ok()) return status;
+  }
   return CheckDeadline(now);
 }
 
@@ -286,6 +322,9 @@ void DeviceCommunicator::Retire(Bucket* bucket) {
 absl::StatusOr<bool> DeviceCommunicator::Leave() {
   if (phase_ == Phase::kReady) {
     phase_ = Phase::kLeaving;
+    if (registered_ != nullptr) {
+      if (auto status = registered_->DeregisterAll(); !status.ok()) return status;
+    }
     if (auto status = nccl_->BeginFinalize(); !status.ok()) return status;
   }
   if (is_destroying_) return nccl_->IsGone();
@@ -307,6 +346,7 @@ void DeviceCommunicator::Fail(const absl::Status& status, std::vector<DeviceBuck
   phase_ = Phase::kFailed;
   failure_ = status;
   failed_at_ = Clock::now();
+  is_agreeing_ = false;
   nccl_->BeginAbort(status.message());
   std::move(in_flight_.begin(), in_flight_.end(), std::back_inserter(lingering_));
   in_flight_.clear();
@@ -358,6 +398,7 @@ bool DeviceCommunicator::IsDrained(Clock::time_point now, std::vector<DeviceBuck
   if (!is_over) return false;
   for (Bucket& bucket : lingering_) Retire(&bucket);
   lingering_.clear();
+  if (registered_ != nullptr) registered_->Forget();
   is_drained_ = true;
   return true;
 }

@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "backends/cuda/cuda_context.h"
 #include "backends/cuda/cuda_stream.h"
-#include "backends/cuda/device_memory.h"
+#include "backends/cuda/mapped_memory.h"
 #include "backends/cuda/move_kernel.h"
 #include "backends/cuda/timeline.h"
 #include "backends/device/bucket_plan.h"
@@ -25,6 +25,7 @@
 #include "backends/device/device_event.h"
 #include "backends/device/device_slabs.h"
 #include "backends/device/gpu_parts.h"
+#include "backends/device/registered_buffers.h"
 #include "backends/nccl/nccl_communicator.h"
 #include "proto/base/clock.h"
 
@@ -56,12 +57,13 @@ class DeviceCommunicator {
     kFailed,   // taken, and the communicator has to be failed
   };
 
-  // Allocates, and begins to meet the other ranks.
+  // Allocates, and begins to meet the other ranks. `registered_slab`: as DeviceLauncher::Connect.
   //   kResourceExhausted: no memory for `fusion_bytes`; the message names the setting.
   //   Others as CudaStatus and NcclStatus say.
   static absl::StatusOr<std::unique_ptr<DeviceCommunicator>> Begin(
       const Parts& parts, DeviceCommunicatorId id, const NcclCommunicator::Spec& spec,
-      std::size_t fusion_bytes, Clock::time_point connect_deadline);
+      std::size_t fusion_bytes, std::optional<DeviceSlabId> registered_slab,
+      Clock::time_point connect_deadline);
 
   DeviceCommunicator(const DeviceCommunicator&) = delete;
   DeviceCommunicator& operator=(const DeviceCommunicator&) = delete;
@@ -69,8 +71,14 @@ class DeviceCommunicator {
   DeviceCommunicatorId id() const noexcept { return id_; }
   Phase phase() const noexcept { return phase_; }
   const std::shared_ptr<NcclCommunicator>& nccl() const noexcept { return nccl_; }
-  bool is_launching() const noexcept { return launching_.has_value(); }
-  bool has_work() const noexcept { return is_launching() || !in_flight_.empty(); }
+  bool is_launching() const noexcept {
+    return launching_.has_value() || (is_agreeing_ && registered_->is_launching());
+  }
+  bool has_work() const noexcept {
+    return launching_.has_value() || is_agreeing_ || !in_flight_.empty();
+  }
+  // Whether the ranks have agreed since it was asked last; nccl() describes what is registered.
+  bool TakeAgreed() noexcept { return std::exchange(has_news_, false); }
   // Ok, or the fatal error of CUDA's that a call has met: as CudaStatus says, kAborted.
   const absl::Status& device_error() const noexcept { return device_error_; }
   // The same, and asks the GPU now: NCCL says no more of it than "unhandled CUDA error".
@@ -79,7 +87,8 @@ class DeviceCommunicator {
   const absl::Status& failure() const noexcept { return failure_; }
   Clock::time_point failed_at() const noexcept { return failed_at_; }
 
-  // Starts to launch. `status` is the reason of kRefused and kFailed.
+  // Starts to launch. `status` is the reason of kRefused and kFailed. The first bucket has to come
+  // later: before it the ranks agree whether their memory is registered.
   // Precondition: kReady and not is_launching().
   Verdict Offer(DeviceBucket* bucket, Clock::time_point now, absl::Status* status);
 
@@ -129,6 +138,7 @@ class DeviceCommunicator {
   absl::Status LaunchFirstHalf(Bucket* bucket);
   absl::Status LaunchSecondHalf(Bucket* bucket);
   absl::Status Connect(Clock::time_point now);
+  absl::Status Agree(Clock::time_point now);
   absl::Status FinishLaunch(Clock::time_point now);
   absl::Status Collect(Clock::time_point now, std::vector<DeviceBucketEnded>* ended);
   absl::Status CheckDeadline(Clock::time_point now) const;
@@ -141,9 +151,13 @@ class DeviceCommunicator {
   const DeviceCommunicatorId id_;
   const CudaStream stream_;
   FusionBuffer fusion_;
-  DeviceMemory fusion_memory_;
+  MappedMemory fusion_memory_;
   MoveTables tables_;
   std::shared_ptr<NcclCommunicator> nccl_;
+  std::unique_ptr<RegisteredBuffers> registered_;  // null: nothing is to be registered
+  bool is_agreeing_ = false;
+  bool has_news_ = false;  // of what is registered
+  Clock::time_point agree_deadline_;
   int size_ = 1;
   Clock::time_point connect_deadline_;
   Phase phase_ = Phase::kConnecting;

@@ -21,6 +21,8 @@ struct DeviceOpened {
   absl::Status status;               // as CudaContext::OpenByUuid, and the kernels' loading
   std::optional<bool> is_under_mps;  // as CudaContext has it
   std::string nccl_version;          // such as "2.29.7"
+  // Connect may be given a slab to register; a trainer's library from before that can't do it.
+  bool registers = false;
 };
 
 // Answers CreateSlab.
@@ -52,6 +54,14 @@ struct DeviceCommunicatorConnected {
   DeviceCommunicatorId communicator;
   absl::Status status;
   bool is_lost_gpu = false;  // DeviceLost is why: nobody else knows better
+};
+
+// Of a communicator for which Connect was given a slab to register, once its ranks have agreed:
+// before the end of its first bucket.
+struct DeviceMemoryRegistered {
+  DeviceCommunicatorId communicator;
+  std::uint64_t bytes = 0;  // of this rank; 0: of no rank
+  std::string why_not;      // of 0
 };
 
 // A communicator that was connected has failed: once, at once. The ends of its buckets follow when
@@ -88,8 +98,8 @@ struct DeviceLost {
 };
 
 using DeviceEvent = std::variant<DeviceOpened, DeviceSlabCreated, DeviceSlabReleased, NcclIdCreated,
-                                 DeviceCommunicatorConnected, DeviceCommunicatorFailed,
-                                 DeviceBucketEnded, DeviceLost>;
+                                 DeviceCommunicatorConnected, DeviceMemoryRegistered,
+                                 DeviceCommunicatorFailed, DeviceBucketEnded, DeviceLost>;
 
 }  // namespace ringd
 

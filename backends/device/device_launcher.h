@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -71,8 +72,13 @@ class DeviceLauncher {
   virtual void CreateId(std::uint64_t request) = 0;
   // Meets the other ranks: DeviceCommunicatorConnected answers. `fusion_bytes` of device memory are
   // taken for packing: as many bytes as the largest bucket of several tensors has.
+  // `registered_slab`: where this rank's tensors lie. Slab and fusion buffer are registered with
+  // NCCL before the first bucket, if all ranks can: DeviceMemoryRegistered tells. All ranks give
+  // one, or none does, which is for ranks of whom some can't do that; else they wait for each other
+  // without end.
   virtual void Connect(DeviceCommunicatorId communicator, const NcclIdBytes& id, int rank, int size,
-                       std::size_t fusion_bytes, Clock::time_point deadline) = 0;
+                       std::size_t fusion_bytes, std::optional<DeviceSlabId> registered_slab,
+                       Clock::time_point deadline) = 0;
   // Lets go in peace: its buckets are done, then NCCL finishes what other ranks still want of this
   // one, and the communicator is gone. No event answers. After `deadline`, or if it has not been
   // connected yet or fails, as Abort. An Abort of a communicator that other ranks are still busy

@@ -82,6 +82,15 @@ void DeviceSlabs::Use(DeviceSlabId id) { ++entries_.at(id)->uses; }
 
 void DeviceSlabs::Unuse(DeviceSlabId id) { --entries_.at(id)->uses; }
 
+void DeviceSlabs::AddRegistration(DeviceSlabId id) { ++entries_.at(id)->registrations; }
+
+void DeviceSlabs::RemoveRegistration(DeviceSlabId id) { --entries_.at(id)->registrations; }
+
+bool DeviceSlabs::IsLeaving(DeviceSlabId id) const {
+  const Entry& entry = *entries_.at(id);
+  return entry.is_retired && entry.uses == 0;
+}
+
 bool DeviceSlabs::Retire(DeviceSlabId id) {
   const auto found = entries_.find(id);
   return found != entries_.end() && !std::exchange(found->second->is_retired, true);
@@ -90,7 +99,8 @@ bool DeviceSlabs::Retire(DeviceSlabId id) {
 std::vector<DeviceSlabId> DeviceSlabs::Sweep() {
   std::vector<DeviceSlabId> gone;
   for (auto entry = entries_.begin(); entry != entries_.end();) {
-    if (entry->second->is_retired && entry->second->uses == 0) {
+    const Entry& one = *entry->second;
+    if (one.is_retired && one.uses == 0 && one.registrations == 0) {
       gone.push_back(entry->first);
       entry = entries_.erase(entry);
     } else {

@@ -51,9 +51,16 @@ class DeviceSlabs {
   void Use(DeviceSlabId id);
   void Unuse(DeviceSlabId id);
 
+  // It is registered with a communicator, from AddRegistration to RemoveRegistration: it stays so
+  // long. Precondition: it is there.
+  void AddRegistration(DeviceSlabId id);
+  void RemoveRegistration(DeviceSlabId id);
+  // Whether nothing keeps it but registrations. Precondition: it is there.
+  bool IsLeaving(DeviceSlabId id) const;
+
   // From now on Find does not know it. False: it is not there, or has been retired before.
   bool Retire(DeviceSlabId id);
-  // Gives back those that are retired and not in use, and returns them.
+  // Gives back those that are retired, not in use and not registered, and returns them.
   std::vector<DeviceSlabId> Sweep();
 
   // Gives all back. Precondition: the GPU is done with them.
@@ -67,6 +74,7 @@ class DeviceSlabs {
   struct Entry {
     DeviceSlab slab;
     std::uint64_t uses = 0;
+    std::uint64_t registrations = 0;
     bool is_retired = false;
   };
   struct Waiting {

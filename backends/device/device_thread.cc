@@ -180,9 +180,11 @@ void DeviceThread::CreateId(std::uint64_t request) {
 }
 
 void DeviceThread::Connect(DeviceCommunicatorId communicator, const NcclIdBytes& id, int rank,
-                           int size, std::size_t fusion_bytes, Clock::time_point deadline) {
+                           int size, std::size_t fusion_bytes,
+                           std::optional<DeviceSlabId> registered_slab,
+                           Clock::time_point deadline) {
   worker_->Post([=](DeviceWorker& work) {
-    work.Connect(communicator, id, rank, size, fusion_bytes, deadline);
+    work.Connect(communicator, id, rank, size, fusion_bytes, registered_slab, deadline);
   });
 }
 

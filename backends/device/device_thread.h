@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,7 +60,8 @@ class DeviceThread final : public DeviceLauncher {
   void ReleaseSlots(DeviceSlabId slab, std::span<const std::uint32_t> slots) override;
   void CreateId(std::uint64_t request) override;
   void Connect(DeviceCommunicatorId communicator, const NcclIdBytes& id, int rank, int size,
-               std::size_t fusion_bytes, Clock::time_point deadline) override;
+               std::size_t fusion_bytes, std::optional<DeviceSlabId> registered_slab,
+               Clock::time_point deadline) override;
   void Disconnect(DeviceCommunicatorId communicator, Clock::time_point deadline) override;
   void Abort(DeviceCommunicatorId communicator, absl::string_view reason) override;
   void Enqueue(DeviceBucket bucket) override;

@@ -41,6 +41,7 @@ void DeviceWorker::Open() {
   unusable_ = opened.status();
   std::optional<bool> is_under_mps;
   std::string nccl_version;
+  constexpr bool kRegisters = true;
   if (opened.ok()) {
     gpu_ = *std::move(opened);
     current_.emplace(*gpu_.context);
@@ -48,7 +49,7 @@ void DeviceWorker::Open() {
     is_under_mps = gpu_.context->is_under_mps();
     nccl_version = VersionOf(*gpu_.nccl);
   }
-  emit_(DeviceOpened{unusable_, is_under_mps, std::move(nccl_version)});
+  emit_(DeviceOpened{unusable_, is_under_mps, std::move(nccl_version), kRegisters});
 }
 
 void DeviceWorker::CreateSlab(DeviceSlabId id, std::size_t bytes) {
@@ -107,7 +108,8 @@ void DeviceWorker::CreateId(std::uint64_t request) {
 }
 
 void DeviceWorker::Connect(DeviceCommunicatorId id, const NcclIdBytes& nccl_id, int rank, int size,
-                           std::size_t fusion_bytes, Clock::time_point deadline) {
+                           std::size_t fusion_bytes, std::optional<DeviceSlabId> registered_slab,
+                           Clock::time_point deadline) {
   const DeviceStep step(steps_, "beginning a communicator", DeviceStep::Takes::kLong);
   absl::Status status = unusable_;
   if (status.ok() && communicators_.contains(id)) {
@@ -117,7 +119,7 @@ void DeviceWorker::Connect(DeviceCommunicatorId id, const NcclIdBytes& nccl_id, 
     const DeviceCommunicator::Parts parts{gpu_, &slabs_, options_.fusion_setting,
                                           options_.on_launched};
     auto made = DeviceCommunicator::Begin(parts, id, {nccl_id, rank, size, options_.gpu},
-                                          fusion_bytes, deadline);
+                                          fusion_bytes, registered_slab, deadline);
     status = made.status();
     if (made.ok()) {
       registry_.Add(id, (*made)->nccl());
@@ -333,6 +335,10 @@ std::chrono::microseconds DeviceWorker::Progress(Clock::time_point now) {
       Fail(communicator.get(), status);
     } else if (before != communicator->phase()) {
       emit_(DeviceCommunicatorConnected{id, absl::OkStatus()});
+    }
+    if (communicator->TakeAgreed()) {
+      NcclDescription found = communicator->nccl()->Describe();
+      emit_(DeviceMemoryRegistered{id, found.registered_bytes, std::move(found.not_registered)});
     }
     is_connecting |= communicator->phase() == DeviceCommunicator::Phase::kConnecting;
   }

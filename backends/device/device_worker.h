@@ -51,7 +51,8 @@ class DeviceWorker {
   void ReleaseSlots(DeviceSlabId id, std::span<const std::uint32_t> slots);
   void CreateId(std::uint64_t request);
   void Connect(DeviceCommunicatorId id, const NcclIdBytes& nccl_id, int rank, int size,
-               std::size_t fusion_bytes, Clock::time_point deadline);
+               std::size_t fusion_bytes, std::optional<DeviceSlabId> registered_slab,
+               Clock::time_point deadline);
   void Disconnect(DeviceCommunicatorId id, Clock::time_point deadline);
   void Abort(DeviceCommunicatorId id, absl::string_view reason);
   void Enqueue(DeviceBucket bucket);

@@ -79,8 +79,11 @@ absl::Status CarryConnect(const v1::LaunchConnect& connect, Clock::time_point no
                           DeviceLauncher& launcher) {
   const absl::StatusOr<NcclIdBytes> id = ReadId(connect.id());
   if (!id.ok()) return id.status();
+  std::optional<DeviceSlabId> registered_slab;
+  if (connect.has_registered_slab()) registered_slab = DeviceSlabId(connect.registered_slab());
   launcher.Connect(DeviceCommunicatorId(connect.communicator()), *id, connect.rank(),
-                   connect.size(), connect.fusion_bytes(), DeadlineOf(connect.patience_ns(), now));
+                   connect.size(), connect.fusion_bytes(), registered_slab,
+                   DeadlineOf(connect.patience_ns(), now));
   return absl::OkStatus();
 }
 
@@ -206,6 +209,7 @@ std::optional<v1::LaunchEvent> WriteEvent(const DeviceEvent& event) {
                    WriteStatus(opened.status, to->mutable_status());
                    if (opened.is_under_mps) to->set_is_under_mps(*opened.is_under_mps);
                    to->set_nccl_version(opened.nccl_version);
+                   to->set_registers(opened.registers);
                  },
                  [&](const DeviceSlabCreated& created) {
                    v1::LaunchSlabCreated* const to = out.mutable_slab_created();
@@ -222,6 +226,12 @@ std::optional<v1::LaunchEvent> WriteEvent(const DeviceEvent& event) {
                  },
                  [&](const DeviceCommunicatorConnected& connected) {
                    write_connected(connected, out.mutable_connected());
+                 },
+                 [&](const DeviceMemoryRegistered& registered) {
+                   v1::LaunchRegistered* const to = out.mutable_registered();
+                   to->set_communicator(registered.communicator.value());
+                   to->set_bytes(registered.bytes);
+                   *to->mutable_why_not() = std::string(Cut(registered.why_not));
                  },
                  [&](const DeviceCommunicatorFailed& failed) {
                    write_connected(failed, out.mutable_failed());
@@ -244,7 +254,7 @@ absl::StatusOr<DeviceEvent> ReadEvent(const v1::LaunchEvent& message) {
     case v1::LaunchEvent::kOpened: {
       const v1::LaunchOpened& opened = message.opened();
       DeviceOpened event{ReadStatus(opened.status()), std::nullopt,
-                         std::string(Cut(opened.nccl_version()))};
+                         std::string(Cut(opened.nccl_version())), opened.registers()};
       if (opened.has_is_under_mps()) event.is_under_mps = opened.is_under_mps();
       return event;
     }
@@ -268,6 +278,10 @@ absl::StatusOr<DeviceEvent> ReadEvent(const v1::LaunchEvent& message) {
       return DeviceCommunicatorConnected{DeviceCommunicatorId(message.connected().communicator()),
                                          ReadStatus(message.connected().status()),
                                          message.connected().is_lost_gpu()};
+    case v1::LaunchEvent::kRegistered:
+      return DeviceMemoryRegistered{DeviceCommunicatorId(message.registered().communicator()),
+                                    message.registered().bytes(),
+                                    std::string(Cut(message.registered().why_not()))};
     case v1::LaunchEvent::kFailed:
       return DeviceCommunicatorFailed{DeviceCommunicatorId(message.failed().communicator()),
                                       ReadStatus(message.failed().status()),

@@ -143,6 +143,7 @@ struct NcclCommunicator::Shared {
     }
     const MutexLock lock(mutex);
     is_gone = true;
+    registered_bytes = 0;  // it went with the communicator
     changed.NotifyAll();
   }
 
@@ -158,6 +159,8 @@ struct NcclCommunicator::Shared {
   bool is_in_call ABSL_GUARDED_BY(mutex) = false;
   bool is_aborting ABSL_GUARDED_BY(mutex) = false;
   bool is_gone ABSL_GUARDED_BY(mutex) = false;
+  std::uint64_t registered_bytes ABSL_GUARDED_BY(mutex) = 0;
+  std::string not_registered ABSL_GUARDED_BY(mutex);
 };
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Begin(
@@ -241,6 +244,52 @@ absl::Status NcclCommunicator::Launch(const char* name, Collective collective) {
   return shared.Fail(failure);
 }
 
+absl::StatusOr<NcclRegistration> NcclCommunicator::Register(std::uint64_t address,
+                                                            std::size_t bytes) {
+  Shared& shared = *shared_;
+  const State state = Poll();
+  if (state == State::kInProgress) {
+    return absl::FailedPreconditionError("the communicator's last call has not ended yet");
+  }
+  if (state == State::kFailed || !shared.BeginCall()) return shared.status_now();
+  NcclComm* const comm = shared.Comm();
+  NcclRegistration made{nullptr, bytes};
+  const NcclResult result =
+      shared.api->ncclCommRegister(comm, PointerOf(address), bytes, &made.handle);
+  const absl::Status status = NcclStatus(*shared.api, comm, "ncclCommRegister", result);
+  shared.EndCall();
+  if (!status.ok()) return absl::UnimplementedError(status.message());
+  if (made.handle == nullptr) {
+    return absl::UnimplementedError(
+        "NCCL registers no memory here, or NCCL_LOCAL_REGISTER is set to 0");
+  }
+  const MutexLock lock(shared.mutex);
+  shared.registered_bytes += bytes;
+  return made;
+}
+
+absl::Status NcclCommunicator::Deregister(const NcclRegistration& registration) {
+  Shared& shared = *shared_;
+  const State state = Poll();
+  if (state == State::kInProgress) {
+    return absl::FailedPreconditionError("the communicator's last call has not ended yet");
+  }
+  if (state == State::kFailed || !shared.BeginCall()) return shared.status_now();
+  NcclComm* const comm = shared.Comm();
+  const NcclResult result = shared.api->ncclCommDeregister(comm, registration.handle);
+  const absl::Status status = NcclStatus(*shared.api, comm, "ncclCommDeregister", result);
+  shared.EndCall();
+  if (!status.ok()) return shared.Fail(status);
+  const MutexLock lock(shared.mutex);
+  shared.registered_bytes -= registration.bytes;
+  return absl::OkStatus();
+}
+
+void NcclCommunicator::NoteNotRegistered(absl::string_view why) {
+  const MutexLock lock(shared_->mutex);
+  shared_->not_registered = std::string(why);
+}
+
 absl::Status NcclCommunicator::BeginFinalize() {
   Shared& shared = *shared_;
   const State state = Poll();
@@ -297,6 +346,8 @@ NcclDescription NcclCommunicator::Describe() const {
   description.size = shared_->size;
   description.gpu = shared_->gpu;
   const MutexLock lock(shared_->mutex);
+  description.registered_bytes = shared_->registered_bytes;
+  description.not_registered = shared_->not_registered;
   if (!shared_->status.ok()) {
     description.state = "failed";
     description.failure = std::string(shared_->status.message());

@@ -71,6 +71,15 @@ struct NcclDescription {
   std::string gpu;      // its UUID
   std::string state;    // "connecting", "ready", "failed"
   std::string failure;  // why: an asynchronous error of NCCL's, or the reason of an abort
+  // Memory of this rank's GPU in which NCCL may reduce without copies through buffers of its own.
+  std::uint64_t registered_bytes = 0;
+  std::string not_registered;  // why there is none; empty: there is, or it was not asked for
+};
+
+// Memory that is registered with one communicator. A value: copies name the same.
+struct NcclRegistration {
+  void* handle = nullptr;  // NCCL's
+  std::size_t bytes = 0;
 };
 
 // Thread safety: BeginAbort and Describe on any thread. All else on one thread at a time, with the
@@ -118,6 +127,23 @@ class NcclCommunicator {
   // The same of `bytes` bytes that rank `root` has at `send`; that of others counts for nothing.
   absl::Status Broadcast(std::uint64_t send, std::uint64_t receive, std::uint64_t bytes, int root,
                          void* stream);
+
+  // Registers memory of the GPU, whole: NCCL may then work in it directly (User Guide, User Buffer
+  // Registration). Local: no other rank hears of it. But the buffers of one collective have to be
+  // registered on all ranks, or on none (the same), and both of a rank's: the caller sees to that.
+  // It stays until Deregister, or until the communicator is gone (IsGone), and so must the memory.
+  //   kUnimplemented: NCCL does not register it, with its reason (NCCL_LOCAL_REGISTER=0 is one).
+  //   The communicator is as it was.  kFailedPrecondition: not ready.
+  //   Others: the communicator has failed.
+  absl::StatusOr<NcclRegistration> Register(std::uint64_t address, std::size_t bytes);
+
+  // Precondition: nothing that was launched uses the memory any more.
+  //   kFailedPrecondition: not ready.  Others: the communicator has failed, and the memory has to
+  //   stay until it is gone.
+  absl::Status Deregister(const NcclRegistration& registration);
+
+  // For Describe: why the caller does not register its memory.
+  void NoteNotRegistered(absl::string_view why);
 
   // Begins to let go in peace: NCCL finishes what other ranks still want of this one (API,
   // ncclCommFinalize). In progress until then; BeginDestroy follows. Nothing more may be launched.

@@ -44,8 +44,10 @@ absl::StatusOr<v1::OpenDeviceReply> Engine::GiveSlab(SessionId id, const absl::S
     reply.set_trainer_launches(true);
   }
   reply.set_slab_bytes(slab->bytes() - kTimelineBytes);
+  v1::RankDevice told;
+  told.set_registers(slab->registers());
   entry.session->UseSlab(std::move(slab));
-  entry.job->TellDevice(*entry.session, {});
+  entry.job->TellDevice(*entry.session, std::move(told));
   return reply;
 }
 

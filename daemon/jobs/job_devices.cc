@@ -149,6 +149,8 @@ void Job::DescribeDevices(const JobCommunicator& communicator, v1::Communicator*
     *to->mutable_error() = std::move(device.failure);
     to->set_slab_bytes(device.slab_bytes);
     to->set_fusion_bytes(device.fusion_bytes);
+    if (device.registered_bytes.has_value()) to->set_registered_bytes(*device.registered_bytes);
+    *to->mutable_why_not_registered() = std::move(device.why_not_registered);
     to->set_launched_by(WordFor(device.launched_by));
   }
 }

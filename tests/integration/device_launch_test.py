@@ -121,7 +121,7 @@ EXITS = """
 
 
 def test_a_trainer_that_exits_amid_a_collective_is_not_held_up(cluster: Cluster) -> None:
-    environment = give_gpus(cluster, nccl_faults="hang@1:2")
+    environment = give_gpus(cluster, nccl_faults="hang@1:3")
     cluster.start_nodes(2, device_launch="trainer")
     job = cluster.start_job(EXITS, [1, 1], environment=environment)
     exits = wait_for_event(job.ranks[0], "exits")
@@ -145,7 +145,7 @@ def test_a_trainer_whose_driver_hangs_exits_with_its_own_code(cluster: Cluster) 
 
 
 def test_a_child_of_a_trainer_that_was_killed_keeps_nothing_open(cluster: Cluster) -> None:
-    environment = give_gpus(cluster, nccl_faults="hang@1:2")
+    environment = give_gpus(cluster, nccl_faults="hang@1:3")
     cluster.reap_as_launchers_do()
     cluster.start_nodes(2, device_launch="trainer")
     job = cluster.start_job(forking(WAITS), [1, 1], environment=environment)

@@ -52,6 +52,7 @@ def test_ringctl_comms_shows_the_gpus_of_a_communicator(cluster: Cluster, who_la
     for number, device in enumerate(devices):
         assert device["gpu"].startswith("GPU-")
         assert int(device["slab_bytes"]) >= 1 << 20
+        assert int(device["registered_bytes"]) == int(device["slab_bytes"]) + (2 << 20)
         expected = {
             "mps": "off",
             "nccl_version": "2.29.7",
@@ -60,18 +61,33 @@ def test_ringctl_comms_shows_the_gpus_of_a_communicator(cluster: Cluster, who_la
             "error": "",
             "fusion_bytes": str(2 << 20),
             "launched_by": who_launches,
+            "why_not_registered": "",
         }
         assert {key: device[key] for key in expected} == expected
     (other,) = devices_of(cluster, node=cluster.nodes[1])
     assert (other["rank"], other["nccl_rank"]) == (2, 2)
     text = " ".join(cluster.ringctl("comms").stdout.split())
-    expect_words(text, "rank 1 on GPU-", "NCCL 2.29.7, its rank 1 of 3, ready", "2 MiB for packing")
+    expect_words(text, "rank 1 on GPU-", "NCCL 2.29.7, its rank 1 of 3, ready", "2 MiB for packing", "registered;")
     expect_words(text, f"the {who_launches} launches")
+
+
+def test_memory_that_nccl_does_not_register_is_told(cluster: Cluster, who_launches: str) -> None:
+    environment = give_gpus(cluster)
+    cluster.environment["NCCL_LOCAL_REGISTER"] = "0"
+    cluster.start_nodes(2)
+    job = cluster.start_job(STAYS, [1, 1], environment=environment)
+    job.expect_output('"reduced"')
+    for node in cluster.nodes:
+        (device,) = devices_of(cluster, node=node)
+        assert device["registered_bytes"] == "0"
+        assert device["why_not_registered"]
+        text = " ".join(cluster.ringctl("comms", node=node).stdout.split())
+        expect_words(text, "none registered (")
 
 
 def test_ringctl_comms_shows_nccls_asynchronous_error(cluster: Cluster) -> None:
     remote_error = 6
-    job = start_on_gpus(cluster, STAYS, [1, 1], nccl_faults=f"error@1:2={remote_error}")
+    job = start_on_gpus(cluster, STAYS, [1, 1], nccl_faults=f"error@1:3={remote_error}")
     job.ranks[1].expect_output('"lost"')
     (device,) = devices_of(cluster, node=cluster.nodes[1])
     assert device["state"] == "failed"

@@ -73,6 +73,14 @@ std::string RankExchangeText(const v1::RankExchange& exchange) {
   return text;
 }
 
+// An engine from before that does not tell.
+std::string RegisteredText(const v1::CommunicatorDevice& device) {
+  if (!device.has_registered_bytes()) return "";
+  const auto bytes = static_cast<double>(device.registered_bytes());
+  if (device.registered_bytes() > 0) return absl::StrCat(", ", HumanBytes(bytes), " registered");
+  return absl::StrCat(", none registered (", OrDash(device.why_not_registered()), ")");
+}
+
 std::string DeviceText(const v1::CommunicatorDevice& device, int size) {
   if (device.launched_by() == "host") {
     return absl::StrCat("rank ", device.rank(), " on ", device.gpu(), ": the host path",
@@ -83,8 +91,8 @@ std::string DeviceText(const v1::CommunicatorDevice& device, int size) {
                                   " of ", size, ", ", device.state());
   if (!device.error().empty()) absl::StrAppend(&text, " (", device.error(), ")");
   absl::StrAppend(&text, "; slab of ", HumanBytes(static_cast<double>(device.slab_bytes())), ", ",
-                  HumanBytes(static_cast<double>(device.fusion_bytes())), " for packing; ", "the ",
-                  device.launched_by(), " launches");
+                  HumanBytes(static_cast<double>(device.fusion_bytes())), " for packing",
+                  RegisteredText(device), "; the ", device.launched_by(), " launches");
   return text;
 }
 

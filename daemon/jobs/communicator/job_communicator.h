@@ -129,7 +129,8 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   absl::Status OnOrderInquiry(const std::string& name);
   bool by_order() const noexcept { return options_.by_order; }
 
-  // How the ranks' NCCL communicators find each other: what one of the nodes has made.
+  // How the ranks' NCCL communicators find each other: what one of the nodes has made; and whether
+  // they register memory (v1::DeviceId).
   //   kInvalidArgument: it is none.
   absl::Status TakeDeviceId(const v1::DeviceId& id);
 
@@ -350,8 +351,7 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   std::string why_by_host_;  // empty: by those that can use NCCL only where it lacks their type
   Clock::time_point places_checked_;
   absl::Status start_failure_;  // of an operation that a message has started: for Advance
-  std::optional<NcclIdBytes> device_id_;
-  bool device_id_is_kept_ = false;
+  std::optional<DeviceLane::Id> device_id_;
   std::unique_ptr<DeviceLane> device_lane_;  // from the first operation on that needs it
   std::unordered_map<OperationId, DeviceRunning> device_running_;
 

@@ -61,10 +61,9 @@ absl::Status JobCommunicator::TakeDeviceId(const v1::DeviceId& id) {
   }
   if (failed() || device_id_.has_value()) return absl::OkStatus();
   std::copy(id.unique_id().begin(), id.unique_id().end(), bytes.begin());
-  device_id_ = bytes;
-  device_id_is_kept_ = id.is_kept();
+  device_id_ = {bytes, id.registers(), id.is_kept()};
   // The operation that needs it may still be about to be started here.
-  if (device_lane_ != nullptr) device_lane_->TakeId(bytes, device_id_is_kept_);
+  if (device_lane_ != nullptr) device_lane_->TakeId(*device_id_);
   return absl::OkStatus();
 }
 
@@ -98,7 +97,7 @@ DeviceLane& JobCommunicator::OpenDeviceLane() {
   }
   device_lane_ =
       std::make_unique<DeviceLane>(std::move(options), std::move(members), options_.devices);
-  if (device_id_.has_value()) device_lane_->TakeId(*device_id_, device_id_is_kept_);
+  if (device_id_.has_value()) device_lane_->TakeId(*device_id_);
   return *device_lane_;
 }
 

@@ -129,6 +129,14 @@ void CommunicatorSchedule::InquireInto(const v1::Ready& announced) {
   if (message.has_order_inquiry()) Broadcast(std::move(message));
 }
 
+bool CommunicatorSchedule::HasOnly(const std::set<int>& ranks) const {
+  return std::all_of(nodes_.begin(), nodes_.end(), [&ranks](const Node& node) {
+    return std::all_of(
+        node.member.ranks.begin(), node.member.ranks.end(),
+        [&ranks](const MemberRank& member) { return ranks.contains(member.rank.value()); });
+  });
+}
+
 absl::Status CommunicatorSchedule::PassDeviceIdOn(const v1::DeviceId& id) {
   if (id.unique_id().size() != kNcclIdBytes) {
     return absl::InvalidArgumentError(

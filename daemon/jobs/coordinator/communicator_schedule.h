@@ -50,6 +50,8 @@ class CommunicatorSchedule {
 
   std::uint32_t number() const noexcept { return options_.number; }
   const Coordinator& schedule() const noexcept { return *schedule_; }
+  // Whether all its ranks are among these of the job.
+  bool HasOnly(const std::set<int>& ranks) const;
 
   // A scheduling message, measurements, or what has to do with stalls. An error: the node broke the
   // protocol.

@@ -283,6 +283,9 @@ void JobCoordinator::OnMessage(LinkId link, v1::NodeMessage message, Clock::time
   if (world_ == nullptr) {
     status = absl::FailedPreconditionError("a scheduling message before the job has started");
   } else if (schedule != nullptr) {
+    if (message.has_device_id()) {
+      message.mutable_device_id()->set_registers(schedule->HasOnly(registering_ranks_));
+    }
     status = schedule->OnMessage(link, message, now);
     if (status.ok()) Wake(schedule);
   }

@@ -164,6 +164,7 @@ class JobCoordinator {
   absl::Status failure_;
   Clock::time_point start_deadline_;
   std::map<LinkId, Node> nodes_;
+  std::set<int> registering_ranks_;  // RankDevice::registers
   std::size_t ranks_present_ = 0;
   std::vector<std::string> turned_away_;
   bool gathering_untold_ = false;  // the nodes have not heard who is missing now

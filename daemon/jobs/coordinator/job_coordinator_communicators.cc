@@ -163,6 +163,11 @@ void JobCoordinator::OnRankDevice(const Node& node, const v1::RankDevice& device
                                           "of a GPU that no rank of it can have asked for")));
     return;
   }
+  if (device.registers()) {
+    registering_ranks_.insert(device.rank());
+  } else {
+    registering_ranks_.erase(device.rank());
+  }
   v1::CoordinatorMessage message;
   *message.mutable_rank_device() = device;
   Broadcast(message);

@@ -11,6 +11,8 @@
 namespace ringd {
 namespace {
 
+constexpr char kNotAllRegister[] = "some rank's ringd or library is from before that";
+
 // NCCL's averages of integers are rounded as nobody says: they are summed and divided here, as on
 // the host.
 bool DividesItself(const TensorMeta& meta) noexcept {
@@ -104,7 +106,7 @@ bool DeviceLane::CanBeKept() const {
 }
 
 void DeviceLane::Keep(bool in_order) {
-  KeptCommunicator kept{*id_, launched_, options_.ranks, {}};
+  KeptCommunicator kept{id_->unique_id, launched_, options_.ranks, {}};
   for (const LocalRank& rank : ranks_) {
     const SessionSlab& slab = *rank.member.slab;
     kept.here.push_back({rank.member.rank, slab.uuid(), slab.gpu(), rank.communicator});
@@ -126,7 +128,7 @@ void DeviceLane::Connect(Clock::time_point now) {
   }
   if (!begun_ || !id_.has_value()) return;
   connects_ = true;
-  if (is_kept_) {
+  if (id_->is_kept) {
     TakeKept();
   } else {
     Meet(now);
@@ -141,14 +143,16 @@ void DeviceLane::Connect(Clock::time_point now) {
 void DeviceLane::Meet(Clock::time_point now) {
   room_->DropKept(options_.ranks);
   for (const LocalRank& rank : ranks_) {
+    std::optional<DeviceSlabId> registered;
+    if (id_->registers) registered = rank.member.slab->id();
     rank.member.slab->gpu()->Connect(
-        rank.communicator, *id_, rank.member.rank, static_cast<int>(options_.ranks.size()),
-        room_->options().fusion_bytes, now + options_.connect_patience);
+        rank.communicator, id_->unique_id, rank.member.rank, static_cast<int>(options_.ranks.size()),
+        room_->options().fusion_bytes, registered, now + options_.connect_patience);
   }
 }
 
 void DeviceLane::TakeKept() {
-  const std::optional<KeptCommunicator> kept = room_->TakeKept(*id_, this);
+  const std::optional<KeptCommunicator> kept = room_->TakeKept(id_->unique_id, this);
   for (LocalRank& rank : ranks_) {
     const auto is_its = [&rank](const KeptCommunicator::Local& here) {
       return here.rank == rank.member.rank && here.launcher == rank.member.slab->gpu();
@@ -177,10 +181,9 @@ void DeviceLane::OnId(const NcclIdCreated& created) {
   }
 }
 
-void DeviceLane::TakeId(const NcclIdBytes& id, bool is_kept) {
+void DeviceLane::TakeId(const Id& id) {
   if (id_.has_value()) return;
   id_ = id;
-  is_kept_ = is_kept;
   Connect(Clock::now());
 }
 
@@ -267,6 +270,10 @@ std::vector<DeviceLane::Description> DeviceLane::Describe() const {
       one.state = nccl.state;
       one.failure = nccl.failure;
       one.fusion_bytes = room_->options().fusion_bytes;
+      one.why_not_registered = id_->registers ? nccl.not_registered : kNotAllRegister;
+      if (nccl.registered_bytes > 0 || !one.why_not_registered.empty()) {
+        one.registered_bytes = nccl.registered_bytes;
+      }
     }
     // What has failed is aborted, and then the GPU's thread does not know it any more.
     if (failure_.ok()) continue;

@@ -77,9 +77,14 @@ class DeviceLane final : private DeviceEvents {
   void Start(OperationId id, std::span<const TensorMeta* const> metas,
              std::span<const DeviceOperand> operands, Clock::time_point now);
 
-  // The coordinator has passed an id on. Another one than the first changes nothing. `is_kept`: of
-  // a communicator that an earlier job has left here.
-  void TakeId(const NcclIdBytes& id, bool is_kept = false);
+  // As v1::DeviceId has it.
+  struct Id {
+    NcclIdBytes unique_id{};
+    bool registers = false;  // all ranks can agree whether to register their memory with NCCL
+    bool is_kept = false;    // of a communicator that an earlier job has left here
+  };
+  // The coordinator has passed an id on. Another one than the first changes nothing.
+  void TakeId(const Id& id);
 
   struct End {
     OperationId id;
@@ -111,6 +116,9 @@ class DeviceLane final : private DeviceEvents {
     std::string failure;       // an asynchronous error of NCCL's or CUDA's, or why it was aborted
     std::uint64_t slab_bytes = 0;    // device memory: of the session, the timeline included
     std::uint64_t fusion_bytes = 0;  // and for packing this communicator's buckets
+    // Of this memory; nothing: not known, or the ranks have not agreed yet.
+    std::optional<std::uint64_t> registered_bytes;
+    std::string why_not_registered;  // of 0
   };
   std::vector<Description> Describe() const;
 
@@ -145,8 +153,7 @@ class DeviceLane final : private DeviceEvents {
   DeviceRoom* const room_;
   std::vector<LocalRank> ranks_;
   bool id_asked_ = false;
-  std::optional<NcclIdBytes> id_;
-  bool is_kept_ = false;        // id_ is of a communicator that was kept
+  std::optional<Id> id_;
   std::uint64_t launched_ = 0;  // KeptCommunicator's
   bool begun_ = false;          // an operation has been started
   bool connects_ = false;       // Connect has been called

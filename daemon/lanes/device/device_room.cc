@@ -295,7 +295,14 @@ void DeviceRoom::LookAtTrainers(Clock::time_point now, Clock::duration patience)
 void DeviceRoom::NoteOpened(Gpu& gpu, const DeviceOpened& opened) {
   gpu.has_failed = !opened.status.ok();
   gpu.is_under_mps = opened.is_under_mps;
+  gpu.registers = opened.registers;
   if (gpu.has_failed) LogWarning(opened.status.message());
+}
+
+void DeviceRoom::NoteRegistered(const DeviceMemoryRegistered& told) {
+  if (told.bytes > 0 || std::exchange(has_told_unregistered_, true)) return;
+  LogInfo(absl::StrCat("no device memory is registered with NCCL, which copies what it reduces ",
+                       "through buffers of its own: ", told.why_not));
 }
 
 void DeviceRoom::TellWhoLaunches(const std::string& uuid, const Gpu& gpu) {
@@ -318,8 +325,9 @@ void DeviceRoom::NoteSlab(Gpu& gpu, DeviceSlabCreated created) {
   --gpu.asked;
   std::shared_ptr<const SessionSlab> slab;
   if (created.status.ok()) {
-    slab = std::make_shared<const SessionSlab>(gpu.launcher, created.slab, created.bytes,
-                                               created.gpu, gpu.is_under_mps, gpu.launched_by);
+    slab =
+        std::make_shared<const SessionSlab>(gpu.launcher, created.slab, created.bytes, created.gpu,
+                                            gpu.is_under_mps, gpu.launched_by, gpu.registers);
   }
   // Not shared with the trainer after all: one of them is under no MPS, or under another one.
   const bool is_shared = !gpu.has_failed && gpu.is_under_mps.value_or(false);
@@ -353,6 +361,7 @@ void DeviceRoom::Handle(Gpu& gpu, DeviceEvent event) {
                      events->OnConnected(connected);
                    }
                  },
+                 [&](const DeviceMemoryRegistered& told) { NoteRegistered(told); },
                  [&](const DeviceCommunicatorFailed& failed) {
                    if (DeviceEvents* const events = ListenerOf(failed.communicator)) {
                      events->OnFailed(failed);

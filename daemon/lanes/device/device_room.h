@@ -122,6 +122,7 @@ class DeviceRoom {
     bool has_failed = false;
     bool is_unwanted = false;  // it works, and trainers launch there
     std::optional<bool> is_under_mps;
+    bool registers = false;  // memory with NCCL
   };
   // With what its launcher is.
   struct GpuHere : Gpu {
@@ -148,6 +149,7 @@ class DeviceRoom {
   void Handle(Gpu& gpu, DeviceEvent event);
   void NoteOpened(Gpu& gpu, const DeviceOpened& opened);
   void NoteSlab(Gpu& gpu, DeviceSlabCreated created);
+  void NoteRegistered(const DeviceMemoryRegistered& told);
   void TellWhoLaunches(const std::string& uuid, const Gpu& gpu);
   DeviceEvents* ListenerOf(DeviceCommunicatorId communicator) const;
 
@@ -168,6 +170,7 @@ class DeviceRoom {
   std::uint64_t next_communicator_ = 1;
   std::uint64_t next_id_request_ = 1;
   bool has_told_ = false;  // of a GPU without MPS
+  bool has_told_unregistered_ = false;
 };
 
 }  // namespace ringd

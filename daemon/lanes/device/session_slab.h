@@ -33,13 +33,14 @@ class SessionSlab {
  public:
   SessionSlab(std::shared_ptr<DeviceLauncher> gpu, DeviceSlabId id, std::uint64_t bytes,
               std::string uuid, std::optional<bool> is_under_mps = std::nullopt,
-              LaunchedBy launched_by = LaunchedBy::kEngine)
+              LaunchedBy launched_by = LaunchedBy::kEngine, bool registers = false)
       : gpu_(std::move(gpu)),
         id_(id),
         bytes_(bytes),
         uuid_(std::move(uuid)),
         is_under_mps_(is_under_mps),
-        launched_by_(launched_by) {}
+        launched_by_(launched_by),
+        registers_(registers) {}
   ~SessionSlab() { gpu_->ReleaseSlab(id_, {}); }
   SessionSlab(const SessionSlab&) = delete;
   SessionSlab& operator=(const SessionSlab&) = delete;
@@ -51,6 +52,8 @@ class SessionSlab {
   // Of the GPU, as CudaContext has it.
   std::optional<bool> is_under_mps() const noexcept { return is_under_mps_; }
   LaunchedBy launched_by() const noexcept { return launched_by_; }
+  // DeviceOpened::registers.
+  bool registers() const noexcept { return registers_; }
 
   // No result comes of the operation with this pair of the timeline: streams that wait for it go
   // on.
@@ -71,6 +74,7 @@ class SessionSlab {
   const std::string uuid_;
   const std::optional<bool> is_under_mps_;
   const LaunchedBy launched_by_;
+  const bool registers_;
 };
 
 }  // namespace ringd

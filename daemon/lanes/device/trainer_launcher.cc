@@ -169,11 +169,19 @@ void TrainerLauncher::CreateId(std::uint64_t request) {
 }
 
 void TrainerLauncher::Connect(DeviceCommunicatorId communicator, const NcclIdBytes& id, int rank,
-                              int size, std::size_t fusion_bytes, Clock::time_point deadline) {
+                              int size, std::size_t fusion_bytes,
+                              std::optional<DeviceSlabId> registered_slab,
+                              Clock::time_point deadline) {
   const MutexLock lock(mutex_);
   if (!lost_.ok()) return Emit(DeviceCommunicatorConnected{communicator, lost_, false});
-  NcclDescription description{nccl_version_, rank, size, options_.gpu, "connecting", ""};
-  communicators_[communicator] = {std::move(description), false, deadline};
+  NcclDescription description;
+  description.version = nccl_version_;
+  description.rank = rank;
+  description.size = size;
+  description.gpu = options_.gpu;
+  description.state = "connecting";
+  communicators_[communicator] = {std::move(description), false, registered_slab.has_value(),
+                                  deadline};
   v1::LaunchCommand command;
   v1::LaunchConnect* const connect = command.mutable_connect();
   connect->set_communicator(communicator.value());
@@ -181,6 +189,7 @@ void TrainerLauncher::Connect(DeviceCommunicatorId communicator, const NcclIdByt
   connect->set_rank(rank);
   connect->set_size(size);
   connect->set_fusion_bytes(fusion_bytes);
+  if (registered_slab) connect->set_registered_slab(registered_slab->value());
   connect->set_patience_ns(
       std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - Clock::now()).count());
   Send(command);
@@ -316,6 +325,7 @@ void TrainerLauncher::Hear(DeviceEvent event) {
   if (auto* const connected = std::get_if<DeviceCommunicatorConnected>(&event)) {
     return HearOf(*connected);
   }
+  if (auto* const told = std::get_if<DeviceMemoryRegistered>(&event)) return HearOf(*told);
   if (auto* const failed = std::get_if<DeviceCommunicatorFailed>(&event)) return HearOf(*failed);
   if (auto* const ended = std::get_if<DeviceBucketEnded>(&event)) return HearOf(*ended);
   if (const auto* const lost = std::get_if<DeviceLost>(&event)) {
@@ -364,6 +374,16 @@ void TrainerLauncher::HearOf(DeviceCommunicatorConnected& connected) {
     communicators_.erase(found);
   }
   Emit(std::move(connected));
+}
+
+void TrainerLauncher::HearOf(DeviceMemoryRegistered& told) {
+  const auto found = communicators_.find(told.communicator);
+  if (found == communicators_.end() || !std::exchange(found->second.awaits_registered, false)) {
+    return Ignore();
+  }
+  found->second.description.registered_bytes = told.bytes;
+  found->second.description.not_registered = told.why_not;
+  Emit(std::move(told));
 }
 
 void TrainerLauncher::HearOf(DeviceCommunicatorFailed& failed) {

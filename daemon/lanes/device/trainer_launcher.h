@@ -65,7 +65,8 @@ class TrainerLauncher final : public DeviceLauncher {
   void ReleaseSlots(DeviceSlabId slab, std::span<const std::uint32_t> slots) override;
   void CreateId(std::uint64_t request) override;
   void Connect(DeviceCommunicatorId communicator, const NcclIdBytes& id, int rank, int size,
-               std::size_t fusion_bytes, Clock::time_point deadline) override;
+               std::size_t fusion_bytes, std::optional<DeviceSlabId> registered_slab,
+               Clock::time_point deadline) override;
   void Disconnect(DeviceCommunicatorId communicator, Clock::time_point deadline) override;
   void Abort(DeviceCommunicatorId communicator, absl::string_view reason) override;
   void Enqueue(DeviceBucket bucket) override;
@@ -90,6 +91,7 @@ class TrainerLauncher final : public DeviceLauncher {
   struct Communicator {
     NcclDescription description;
     bool is_connected = false;
+    bool awaits_registered = false;
     Clock::time_point deadline;  // of Connect
   };
   // Each communicator's owner numbers its own buckets.
@@ -106,6 +108,7 @@ class TrainerLauncher final : public DeviceLauncher {
   void HearOf(DeviceSlabCreated& created) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void HearOf(NcclIdCreated& created) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void HearOf(DeviceCommunicatorConnected& connected) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HearOf(DeviceMemoryRegistered& told) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void HearOf(DeviceCommunicatorFailed& failed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void HearOf(DeviceBucketEnded& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Hear(const v1::LaunchStep& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

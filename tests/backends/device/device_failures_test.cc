@@ -71,7 +71,7 @@ TEST_CASE("A trainer whose stream never gets ready is named, and everything is l
 }
 
 TEST_CASE("A collective that hangs ends with its deadline, and what comes later with its cause") {
-  CHECK(RunRanks(2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "hang@1:2"}}),
+  CHECK(RunRanks(2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "hang@1:3"}}),
                  [](const Child& child, const NcclRank& rank) {
                    TestedGpu gpu(child, rank.rank());
                    const ImportedSlab slab = gpu.NewSlab();
@@ -99,7 +99,7 @@ TEST_CASE("A collective that hangs ends with its deadline, and what comes later 
 }
 
 TEST_CASE("An abort ends all of a communicator within a second, and nothing of another one") {
-  CHECK(RunRanks(2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "hang@1:1"}}),
+  CHECK(RunRanks(2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "hang@1:2"}}),
                  [](const Child& child, const NcclRank& rank) {
                    TestedGpu gpu(child, rank.rank());
                    const ImportedSlab slab = gpu.NewSlab();
@@ -136,7 +136,7 @@ TEST_CASE("An abort ends all of a communicator within a second, and nothing of a
 }
 
 TEST_CASE("A communicator that can't be left in peace is aborted when its time is up") {
-  CHECK(RunRanks(2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "hang@1:1"}}),
+  CHECK(RunRanks(2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "hang@1:2"}}),
                  [](const Child& child, const NcclRank& rank) {
                    TestedGpu gpu(child, rank.rank());
                    const ImportedSlab slab = gpu.NewSlab();
@@ -151,7 +151,7 @@ TEST_CASE("A communicator that can't be left in peace is aborted when its time i
 }
 
 TEST_CASE("NCCL's asynchronous error fails the communicator with NCCL's words") {
-  CHECK(RunRanks(2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "error@0:1=6"}}),
+  CHECK(RunRanks(2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "error@0:2=6"}}),
                  [](const Child& child, const NcclRank& rank) {
                    TestedGpu gpu(child, rank.rank());
                    const ImportedSlab slab = gpu.NewSlab();
@@ -174,7 +174,7 @@ TEST_CASE("Ranks that never come: the deadline of Connect, or an abort before it
             return;
           }
           TestedGpu gpu(child, 0);
-          gpu.thread().Connect(kWorld, IdOf(rank), 0, 2, kFusionBytes,
+          gpu.thread().Connect(kWorld, IdOf(rank), 0, 2, kFusionBytes, kSlab,
                                Clock::now() + milliseconds(200));
           gpu.thread().Enqueue(BucketOf({}, 1));
           CHILD_REFUSED(kDeadline, "of 2 some never came",
@@ -212,7 +212,7 @@ TEST_CASE("A fatal error of CUDA's: the GPU is lost, and everything ends with it
 }
 
 TEST_CASE("Stop ends what is in flight; each bucket has one end") {
-  CHECK(RunRanks(2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "hang@1:3"}}),
+  CHECK(RunRanks(2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "hang@1:4"}}),
                  [](const Child& child, const NcclRank& rank) {
                    TestedGpu gpu(child, rank.rank());
                    const ImportedSlab slab = gpu.NewSlab();
@@ -307,7 +307,7 @@ TEST_CASE("No memory for the fusion buffer: how much, on which GPU, and which se
   CHECK(RunRanks(1, With({{"RINGD_EMULATOR_CUDA_MEMORY_MIB", "4"}}),
                  [](const Child& child, const NcclRank& rank) {
                    TestedGpu gpu(child, rank.rank());
-                   gpu.thread().Connect(kWorld, IdOf(rank), 0, 1, 64 << 20,
+                   gpu.thread().Connect(kWorld, IdOf(rank), 0, 1, 64 << 20, kSlab,
                                         Clock::now() + kPatience);
                    const auto connected = gpu.Wait<DeviceCommunicatorConnected>();
                    constexpr auto kExhausted = absl::StatusCode::kResourceExhausted;

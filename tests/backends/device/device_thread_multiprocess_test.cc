@@ -210,7 +210,7 @@ TEST_CASE("Two trainers' tensors are reduced by two engines, ordered on their st
 }
 
 // The 11th collective has begun on rank 0 and never does on rank 1.
-constexpr char kHangs[] = "hang@1:11";
+constexpr char kHangs[] = "hang@1:12";
 
 TEST_CASE("kill -9 of an engine in a collective: the other aborts, both trainers are let go") {
   Job job(kHangs, [](const Child& child, int rank) {

@@ -229,7 +229,7 @@ TEST_CASE("DeviceThread: a bucket that makes no sense is refused, signalled, and
 TEST_CASE("DeviceThread: a communicator that is left does its buckets, and fails nobody") {
   Environment settings = kSettings;
   settings.emplace("NCCL_HOSTID", "node-%r");
-  settings.emplace("RINGD_EMULATOR_NCCL_FAULTS", "slow@1:3=200000");
+  settings.emplace("RINGD_EMULATOR_NCCL_FAULTS", "slow@1:4=200000");
   CHECK(RunRanks(2, settings, [](const Child& child, const NcclRank& rank) {
           Rank self(child, rank);
           for (std::uint64_t value = 1; value <= 3; ++value) {

@@ -39,8 +39,9 @@ class NoLauncher final : public DeviceLauncher {
   void ReleaseSlots(DeviceSlabId, std::span<const std::uint32_t>) override { ++calls; }
   void CreateId(std::uint64_t) override { ++calls; }
   void Connect(DeviceCommunicatorId, const NcclIdBytes&, int, int, std::size_t,
-               Clock::time_point) override {
+               std::optional<DeviceSlabId> slab, Clock::time_point) override {
     ++calls;
+    registered_slab = slab;
   }
   void Disconnect(DeviceCommunicatorId, Clock::time_point) override { ++calls; }
   void Abort(DeviceCommunicatorId, absl::string_view) override { ++calls; }
@@ -57,6 +58,7 @@ class NoLauncher final : public DeviceLauncher {
   }
 
   int calls = 0;
+  std::optional<DeviceSlabId> registered_slab;
 };
 
 }  // namespace
@@ -121,11 +123,13 @@ TEST_CASE("Events arrive as they were sent; one that says nothing to the engine 
     CHECK(read->index() == event.index());
     return *std::move(read);
   };
-  const auto opened = std::get<DeviceOpened>(pass(DeviceOpened{failed, false, "2.29.7"}));
+  const auto opened = std::get<DeviceOpened>(pass(DeviceOpened{failed, false, "2.29.7", true}));
   CHECK(opened.status == failed);
   CHECK(opened.is_under_mps == std::optional<bool>(false));
   CHECK(opened.nccl_version == "2.29.7");
+  CHECK(opened.registers);
   CHECK(!std::get<DeviceOpened>(pass(DeviceOpened{})).is_under_mps.has_value());
+  CHECK(!std::get<DeviceOpened>(pass(DeviceOpened{})).registers);
   DeviceSlabCreated slab;
   slab.slab = DeviceSlabId(4);
   slab.bytes = 1 << 20;
@@ -141,6 +145,11 @@ TEST_CASE("Events arrive as they were sent; one that says nothing to the engine 
   const auto connected = std::get<DeviceCommunicatorConnected>(
       pass(DeviceCommunicatorConnected{DeviceCommunicatorId(2), absl::OkStatus(), false}));
   CHECK(connected.status.ok());
+  const auto registered = std::get<DeviceMemoryRegistered>(
+      pass(DeviceMemoryRegistered{DeviceCommunicatorId(2), 1ULL << 40, "why not"}));
+  CHECK(registered.communicator == DeviceCommunicatorId(2));
+  CHECK(registered.bytes == 1ULL << 40);
+  CHECK(registered.why_not == "why not");
   const auto lost = std::get<DeviceCommunicatorFailed>(
       pass(DeviceCommunicatorFailed{DeviceCommunicatorId(2), failed, true}));
   CHECK(lost.is_lost_gpu);
@@ -150,6 +159,17 @@ TEST_CASE("Events arrive as they were sent; one that says nothing to the engine 
   CHECK(ended.bucket == 8);
   CHECK(std::get<DeviceLost>(pass(DeviceLost{failed})).status == failed);
   CHECK(!WriteEvent(DeviceSlabReleased{DeviceSlabId(1)}).has_value());
+}
+
+TEST_CASE("A communicator's memory is registered if the command names the slab") {
+  NoLauncher launcher;
+  v1::LaunchCommand command;
+  command.mutable_connect()->set_id(std::string(128, 'i'));
+  CHECK(Carry(command, Clock::now(), launcher).ok());
+  CHECK(!launcher.registered_slab.has_value());
+  command.mutable_connect()->set_registered_slab(0);
+  CHECK(Carry(command, Clock::now(), launcher).ok());
+  CHECK(launcher.registered_slab == DeviceSlabId(0));
 }
 
 TEST_CASE("A text that never ends is cut") {

@@ -76,7 +76,7 @@ class TestedGpu {
 
   void BeginConnect(const NcclIdBytes& id, int rank, int size,
                     DeviceCommunicatorId communicator = kWorld) {
-    thread_->Connect(communicator, id, rank, size, kFusionBytes, Clock::now() + kPatience);
+    thread_->Connect(communicator, id, rank, size, kFusionBytes, kSlab, Clock::now() + kPatience);
   }
   void Connect(const NcclIdBytes& id, int rank, int size,
                DeviceCommunicatorId communicator = kWorld) {

@@ -228,6 +228,39 @@ TEST_CASE("NcclCommunicator: a thread in a call that hangs does not keep an abor
         }) == "");
 }
 
+TEST_CASE("NcclCommunicator: memory is registered until it is deregistered, or all has gone") {
+  CHECK(RunRanks(1, {}, [](const Child& child, const NcclRank& rank) {
+          const auto communicator = Join(child, rank);
+          const CUdeviceptr memory = rank.Floats({1, 2});
+          const NcclRegistration one = CHILD_VALUE(communicator->Register(memory, 8));
+          const NcclRegistration other = CHILD_VALUE(communicator->Register(memory, 4));
+          CHILD_CHECK(communicator->Describe().registered_bytes == 12);
+          CHILD_STATUS(communicator->Deregister(one));
+          CHILD_CHECK(communicator->Describe().registered_bytes == 4);
+          CHILD_REFUSED(kUnimplemented, "ncclCommRegister", communicator->Register(8, 8).status());
+          CHILD_CHECK(communicator->Poll() == State::kReady);
+          communicator->NoteNotRegistered("another one can't");
+          CHILD_CHECK(communicator->Describe().not_registered == "another one can't");
+          // It can't be known what NCCL still has.
+          CHILD_REFUSED(absl::StatusCode::kInternal, "ncclCommDeregister",
+                        communicator->Deregister(one));
+          CHILD_CHECK(communicator->Poll() == State::kFailed);
+          CHILD_CHECK(!communicator->Deregister(other).ok());
+          CHILD_CHECK(!communicator->Register(memory, 8).ok());
+          CHILD_CHECK(communicator->Abort("it has failed"));
+          CHILD_CHECK(communicator->Describe().registered_bytes == 0);
+        }) == "");
+}
+
+TEST_CASE("NcclCommunicator: NCCL may be told to register nothing") {
+  CHECK(RunRanks(1, {{"NCCL_LOCAL_REGISTER", "0"}}, [](const Child& child, const NcclRank& rank) {
+          const auto communicator = Join(child, rank);
+          CHILD_REFUSED(kUnimplemented, "NCCL_LOCAL_REGISTER",
+                        communicator->Register(rank.Floats({1}), 4).status());
+          CHILD_CHECK(communicator->Poll() == State::kReady);
+        }) == "");
+}
+
 TEST_CASE("NcclCommunicator: it says what it is") {
   CHECK(RunRanks(2, {}, [](const Child& child, const NcclRank& rank) {
           const auto communicator = Join(child, rank);

@@ -113,6 +113,14 @@ TEST_CASE("RenderCommunicators: a line for each rank's GPU, and one for all with
              Contains("  GPU             rank 1 on GPU-0123: NCCL 2.29.7, its rank 0 of 2, ready; "
                       "slab of 64 MiB, 8 MiB for packing; the engine launches\n") &&
                  !Contains("MPS"));
+  device.set_registered_bytes(72 << 20);
+  CHECK_THAT(RenderCommunicators(reply, {}),
+             Contains("8 MiB for packing, 72 MiB registered; the engine launches"));
+  device.set_registered_bytes(0);
+  device.set_why_not_registered("another rank can't register its memory");
+  CHECK_THAT(RenderCommunicators(reply, {}),
+             Contains("packing, none registered (another rank can't register its memory); the"));
+  device.clear_registered_bytes();
   device.set_state("failed");
   device.set_error("NCCL has failed: remote process exited");
   *communicator.add_devices() = device;

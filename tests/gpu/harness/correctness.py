@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from tests.gpu.harness.check import Findings, NotHere
 from tests.gpu.harness.libraries import nccl_text
 from tests.gpu.harness.site import Nodes, Site, expect_success
@@ -46,11 +48,26 @@ def check_one_node(site: Site) -> Findings:
 def _sums_of(nodes: Nodes, ranks_per_node: list[int]) -> list[str]:
     """Runs the program of all types; facts about them."""
     job = nodes.start("correct.py", ranks_per_node)
+    job.ranks[0].expect_output('"type"', JOB_TIMEOUT_S)
+    registered = registered_memory(nodes)
     job.wait(JOB_TIMEOUT_S)
     wrong = [f"{event['tensor']}: {event['got']}" for event in parse_events(job.transcript(), "wrong")]
     assert not wrong, f"{len(wrong)} wrong results, first {wrong[0]}\n{job.transcript()}"
     expect_success(job, JOB_TIMEOUT_S)
-    return describe(job)
+    return [*describe(job), *registered]
+
+
+def registered_memory(nodes: Nodes) -> list[str]:
+    """How much device memory of the first node's ranks is registered with NCCL, while their job
+    runs. Decides nothing."""
+    facts = []
+    for communicator in json.loads(nodes.cluster.ringctl("comms", "--json").stdout)["communicators"]:
+        for device in communicator["devices"]:
+            mib = int(device.get("registered_bytes", 0)) >> 20
+            why_not = device.get("why_not_registered", "")
+            if mib or why_not:
+                facts.append(f"rank {device['rank']}: {mib} MiB registered with NCCL {why_not}".rstrip())
+    return facts
 
 
 def describe(job: JobRun) -> list[str]:

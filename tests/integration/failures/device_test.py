@@ -79,7 +79,7 @@ LAYOUTS = pytest.mark.parametrize("layout", [[1, 1], [2]], ids=str)
 
 
 def start_hanging(cluster: Cluster, layout: list[int]) -> JobRun:
-    environment = give_gpus(cluster, cuda_devices=max(layout), nccl_faults="hang@1:2")
+    environment = give_gpus(cluster, cuda_devices=max(layout), nccl_faults="hang@1:3")
     cluster.reap_as_launchers_do()
     cluster.start_nodes(2)
     job = cluster.start_job(WAITS, layout, environment=environment)
@@ -177,14 +177,14 @@ def lost_by_all(
 @pytest.mark.one_user
 @LAYOUTS
 def test_an_asynchronous_error_of_nccl_is_told_to_all(cluster: Cluster, layout: list[int]) -> None:
-    text, _ = lost_by_all(cluster, "error@1:2=3", layout)
+    text, _ = lost_by_all(cluster, "error@1:3=3", layout)
     expect_words(text, "GPUs' communicator", "NCCL has failed")
 
 
 @pytest.mark.one_user
 @LAYOUTS
 def test_a_collective_that_hangs_ends_at_the_operation_timeout(cluster: Cluster, layout: list[int]) -> None:
-    text, seconds = lost_by_all(cluster, "hang@1:2", layout, operation_timeout="2s")
+    text, seconds = lost_by_all(cluster, "hang@1:3", layout, operation_timeout="2s")
     assert 1.5 < seconds < 2.0 + BUSY_S
     expect_words(text, "'gradient'")
 
@@ -260,7 +260,7 @@ LEAVES = """
 
 @pytest.mark.one_user
 def test_a_rank_that_leaves_amid_a_collective_is_named_and_its_own_stream_goes_on(cluster: Cluster) -> None:
-    environment = give_gpus(cluster, nccl_faults="hang@1:2")
+    environment = give_gpus(cluster, nccl_faults="hang@1:3")
     cluster.start_nodes(2)
     job = cluster.start_job(LEAVES, [1, 1], environment=environment)
     expect_words(wait_for_event(job.ranks[1], "lost")["text"], "rank 0", "left")
@@ -309,7 +309,7 @@ def test_a_gpu_that_is_lost_ends_its_job_and_the_next_one_has_an_engine_that_can
     cluster: Cluster, layout: list[int], way: str
 ) -> None:
     under_mps = {} if way == "GPU" else {"cuda_mps": "multiuser"}
-    environment = give_gpus(cluster, cuda_devices=max(layout), nccl_faults="hang@1:2", **under_mps)
+    environment = give_gpus(cluster, cuda_devices=max(layout), nccl_faults="hang@1:3", **under_mps)
     cluster.start_nodes(2)
     other = UndisturbedJob(cluster, [1, 1])
     program = LOST.replace("{what}", DEVICE_FAILS if way == "GPU" else TRAINER_FAILS)

@@ -57,9 +57,10 @@ class LaunchServant::Commands final : public DeviceLauncher {
   }
   void CreateId(std::uint64_t request) override { gpu().CreateId(request); }
   void Connect(DeviceCommunicatorId communicator, const NcclIdBytes& id, int rank, int size,
-               std::size_t fusion_bytes, Clock::time_point deadline) override {
+               std::size_t fusion_bytes, std::optional<DeviceSlabId> registered_slab,
+               Clock::time_point deadline) override {
     servant_.communicators_.insert(communicator);
-    gpu().Connect(communicator, id, rank, size, fusion_bytes, deadline);
+    gpu().Connect(communicator, id, rank, size, fusion_bytes, registered_slab, deadline);
   }
   void Disconnect(DeviceCommunicatorId communicator, Clock::time_point deadline) override {
     servant_.communicators_.erase(communicator);

@@ -33,6 +33,30 @@ TEST_CASE("JobCoordinator: all nodes get the id of the GPUs' communicator, and o
   CHECK(ReceivedBy(world, 1) == id);
 }
 
+TEST_CASE("JobCoordinator: ranks register memory if all of them have told that they can") {
+  const auto told = [](JoinedNodes& world, int node, bool registers) {
+    v1::NodeMessage message;
+    message.mutable_rank_device()->set_rank(node);
+    message.mutable_rank_device()->set_registers(registers);
+    world.coordinator.OnMessage(JoinedNodes::LinkOf(node), message, world.now);
+  };
+  for (const int who : {0, 1, 2, 3}) {
+    JoinedNodes world(OptionsOf(2));
+    told(world, 0, true);
+    if (who > 0) told(world, 1, who > 1);
+    if (who == 3) told(world, 0, false);
+    v1::NodeMessage message = IdOf(std::string(128, 'a'));
+    message.mutable_device_id()->set_registers(true);  // which is the coordinator's to say
+    world.coordinator.OnMessage(JoinedNodes::LinkOf(0), message, world.now);
+    for (const int node : {0, 1}) {
+      CHECK(world.nodes
+                .Last(JoinedNodes::LinkOf(node), &v1::CoordinatorMessage::has_device_id,
+                      &v1::CoordinatorMessage::device_id)
+                .registers() == (who == 2));
+    }
+  }
+}
+
 TEST_CASE("JobCoordinator: what is no id of NCCL's breaks the protocol") {
   JoinedNodes world(OptionsOf(2));
   world.coordinator.OnMessage(JoinedNodes::LinkOf(1), IdOf("short"), world.now);

@@ -66,7 +66,7 @@ int Run() {
       emulator::RunRanks(1, {{"RINGD_EMULATOR_CUDA_KERNELS", kMoveKernels}},
                          [](const emulator::Child& child, const emulator::NcclRank& rank) {
                            LanedRank self(child, rank);
-                           self.lane().TakeId(IdOf(rank));
+                           self.lane().TakeId({IdOf(rank), true});
                            std::uint64_t number = 0;
                            for (const std::size_t tensors : {1, 4, 16, 64})
                              Measure(child, self, tensors, number);

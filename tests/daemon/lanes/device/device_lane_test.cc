@@ -41,7 +41,7 @@ TEST_CASE("DeviceLane: what begins before the id has come waits for it, and then
           CHILD_CHECK(self.lane().TakeEnds().empty());
           CHILD_CHECK(!self.lane().Quiet());
           CHILD_CHECK(self.lane().Describe().at(0).state == "waiting");
-          self.lane().TakeId(IdOf(rank));
+          self.lane().TakeId({IdOf(rank), true});
           std::vector<DeviceLane::End> ends = self.WaitEnds();
           CHILD_CHECK(ends.size() == 1);
           CHILD_CHECK(ends[0].id == OperationId(1));
@@ -65,7 +65,7 @@ TEST_CASE("DeviceLane: describes the rank's GPU, NCCL's communicator and the mem
                    DeviceLane::Description before = self.lane().Describe().at(0);
                    CHILD_CHECK(before.nccl_version.empty());
                    CHILD_CHECK(before.fusion_bytes == 0);
-                   self.lane().TakeId(IdOf(rank));
+                   self.lane().TakeId({IdOf(rank), true});
                    self.Start(1, {Of(DataType::kFloat32, ReduceOp::kSum, 1)}, {0});
                    self.SetReady(1);
                    CHILD_STATUS(self.WaitEnds().at(0).status);
@@ -80,13 +80,29 @@ TEST_CASE("DeviceLane: describes the rank's GPU, NCCL's communicator and the mem
                    CHILD_CHECK(all[0].failure.empty());
                    CHILD_CHECK(all[0].slab_bytes == self.slab().bytes());
                    CHILD_CHECK(all[0].fusion_bytes == LanedRank::kFusion);
+                   CHILD_CHECK(!before.registered_bytes.has_value());
+                   CHILD_CHECK(all[0].registered_bytes >= self.slab().bytes() + LanedRank::kFusion);
+                   CHILD_CHECK(all[0].why_not_registered.empty());
                  }) == "");
+}
+
+TEST_CASE("DeviceLane: where some rank is not able to register memory, none does, and it says so") {
+  CHECK(RunRanks(2, With(), [](const Child& child, const NcclRank& rank) {
+          LanedRank self(child, rank);
+          self.lane().TakeId({IdOf(rank), false});
+          self.Start(1, {Of(DataType::kFloat32, ReduceOp::kSum, 1)}, {0});
+          self.SetReady(1);
+          CHILD_STATUS(self.WaitEnds().at(0).status);
+          const DeviceLane::Description described = self.lane().Describe().at(0);
+          CHILD_CHECK(described.registered_bytes == std::uint64_t{0});
+          CHILD_CHECK(!described.why_not_registered.empty());
+        }) == "");
 }
 
 TEST_CASE("DeviceLane: what NCCL refuses ends with that, and the lane goes on") {
   CHECK(RunRanks(2, With(), [](const Child& child, const NcclRank& rank) {
           LanedRank self(child, rank);
-          self.lane().TakeId(IdOf(rank));
+          self.lane().TakeId({IdOf(rank), true});
           self.Start(1, {Of(DataType::kBool, ReduceOp::kSum, 4)}, {0});
           self.SetReady(1);
           const DeviceLane::End refused = self.WaitEnds().at(0);
@@ -99,10 +115,10 @@ TEST_CASE("DeviceLane: what NCCL refuses ends with that, and the lane goes on") 
 }
 
 TEST_CASE("DeviceLane: an error of NCCL's is its health, when nobody has had a better word") {
-  CHECK(RunRanks(2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "error@0:1=6;error@1:1=6"}}),
+  CHECK(RunRanks(2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "error@0:2=6;error@1:2=6"}}),
                  [](const Child& child, const NcclRank& rank) {
                    LanedRank self(child, rank);
-                   self.lane().TakeId(IdOf(rank));
+                   self.lane().TakeId({IdOf(rank), true});
                    self.Start(1, {Of(DataType::kFloat32, ReduceOp::kSum, 4)}, {0});
                    self.SetReady(1);
                    const auto health_later = [&] {
@@ -122,10 +138,10 @@ TEST_CASE("DeviceLane: an error of NCCL's is its health, when nobody has had a b
 
 TEST_CASE("DeviceLane: a process that says that it ends has some time to be told as a rank") {
   CHECK(RunRanks(
-            2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "hang@0:1;hang@1:1"}}),
+            2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "hang@0:2;hang@1:2"}}),
             [](const Child& child, const NcclRank& rank) {
               LanedRank self(child, rank);
-              self.lane().TakeId(IdOf(rank));
+              self.lane().TakeId({IdOf(rank), true});
               self.Start(1, {Of(DataType::kFloat32, ReduceOp::kSum, 4)}, {0});
               self.SetReady(1);
               const auto is_ready = [&] { return self.lane().Describe().at(0).state == "ready"; };
@@ -145,10 +161,10 @@ TEST_CASE("DeviceLane: a process that says that it ends has some time to be told
 }
 
 TEST_CASE("DeviceLane: an abort lets streams go, leaves nothing in flight, and stays the reason") {
-  CHECK(RunRanks(2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "hang@1:1"}}),
+  CHECK(RunRanks(2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "hang@1:2"}}),
                  [](const Child& child, const NcclRank& rank) {
                    LanedRank self(child, rank);
-                   self.lane().TakeId(IdOf(rank));
+                   self.lane().TakeId({IdOf(rank), true});
                    for (std::uint64_t number = 1; number <= 3; ++number) {
                      self.Start(number, {Of(DataType::kFloat32, ReduceOp::kSum, 4)}, {0});
                    }
@@ -178,7 +194,7 @@ TEST_CASE("DeviceLane: what an ended one has kept serves the next one, and no ot
             self.Start(number, {Of(DataType::kFloat32, ReduceOp::kSum, 2)}, {0});
             self.SetReady(number);
             // An id makes one communicator: another one of the same can't come about.
-            self.lane().TakeId(IdOf(rank), number > 1);
+            self.lane().TakeId({IdOf(rank), true, number > 1});
             CHILD_STATUS(self.WaitEnds().at(0).status);
             CHILD_CHECK(self.view().Read<float>(0, 2) ==
                         std::vector<float>({2 * static_cast<float>(number), 2}));
@@ -210,7 +226,7 @@ TEST_CASE("DeviceLane: what is in flight, or has failed, is not kept; what was l
   CHECK(RunRanks(2, With({{"RINGD_EMULATOR_NCCL_FAULTS", "hang@1:1"}}),
                  [](const Child& child, const NcclRank& rank) {
                    LanedRank self(child, rank, std::chrono::minutes(1));
-                   self.lane().TakeId(IdOf(rank));
+                   self.lane().TakeId({IdOf(rank), true});
                    self.Start(1, {Of(DataType::kFloat32, ReduceOp::kSum, 4)}, {0});
                    self.SetReady(1);
                    NcclRank::Pause();
@@ -221,7 +237,7 @@ TEST_CASE("DeviceLane: what is in flight, or has failed, is not kept; what was l
                    CHILD_CHECK(self.room().kept().empty());
                    self.OpenLane();
                    self.Start(2, {Of(DataType::kFloat32, ReduceOp::kSum, 4)}, {0});
-                   self.lane().TakeId(IdOf(rank), true);
+                   self.lane().TakeId({IdOf(rank), true, true});
                    const absl::Status health =
                        self.lane().Health(Clock::now() + DeviceLane::kWordOfEnd);
                    CHILD_REFUSED(absl::StatusCode::kUnavailable, "kept of an earlier job", health);

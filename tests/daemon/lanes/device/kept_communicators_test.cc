@@ -23,7 +23,7 @@ class Launcher final : public DeviceLauncher {
   void ReleaseSlots(DeviceSlabId, std::span<const std::uint32_t>) override {}
   void CreateId(std::uint64_t) override {}
   void Connect(DeviceCommunicatorId, const NcclIdBytes&, int, int, std::size_t,
-               Clock::time_point) override {}
+               std::optional<DeviceSlabId>, Clock::time_point) override {}
   void Abort(DeviceCommunicatorId, absl::string_view) override {}
   void Enqueue(DeviceBucket) override {}
   bool Stop(std::chrono::milliseconds) override { return true; }

@@ -104,7 +104,7 @@ class Pair {
     Await<DeviceOpened>();
   }
   void Connect(DeviceCommunicatorId communicator) {
-    launcher_->Connect(communicator, {}, 1, 2, 1024, Clock::now() + kPatience);
+    launcher_->Connect(communicator, {}, 1, 2, 1024, std::nullopt, Clock::now() + kPatience);
     Tell(DeviceCommunicatorConnected{communicator, absl::OkStatus(), false});
     CHECK(Await<DeviceCommunicatorConnected>().communicator == communicator);
   }
@@ -165,6 +165,34 @@ TEST_CASE("TrainerLauncher: a trainer hears what is asked for, in order, and its
   CHECK(pair.wakes > 0);
 }
 
+TEST_CASE("TrainerLauncher: what is registered is told once, for who was asked to register") {
+  Pair pair;
+  pair.Hear();
+  pair.Tell(DeviceOpened{absl::OkStatus(), std::nullopt, "2.29.7", true});
+  CHECK(pair.Await<DeviceOpened>().registers);
+  pair.Connect(kSecond);
+  CHECK(!pair.Hear().connect().has_registered_slab());
+  pair.launcher().Connect(kFirst, {}, 1, 2, 1024, DeviceSlabId(5), Clock::now() + kPatience);
+  CHECK(pair.Hear().connect().registered_slab() == 5);
+  pair.Tell(DeviceCommunicatorConnected{kFirst, absl::OkStatus(), false});
+  pair.Await<DeviceCommunicatorConnected>();
+  CHECK(pair.launcher().Describe()[0].second.registered_bytes == 0);
+  pair.Tell(DeviceMemoryRegistered{kSecond, 1, ""});
+  pair.Tell(DeviceMemoryRegistered{DeviceCommunicatorId(99), 2, ""});
+  pair.Tell(DeviceMemoryRegistered{kFirst, 0, "another rank can't"});
+  pair.Tell(DeviceMemoryRegistered{kFirst, 3, ""});
+  pair.Enqueue(kFirst, 1);
+  pair.Tell(DeviceBucketEnded{1, kFirst, absl::OkStatus(), {}});
+  const auto told = pair.Await<DeviceMemoryRegistered>();
+  CHECK(told.communicator == kFirst);
+  CHECK(told.bytes == 0);
+  pair.Await<DeviceBucketEnded>();
+  for (const auto& [id, described] : pair.launcher().Describe()) {
+    CHECK(described.registered_bytes == 0);
+    CHECK(described.not_registered == (id == kFirst ? "another rank can't" : ""));
+  }
+}
+
 TEST_CASE("TrainerLauncher: buckets of two communicators may have one number") {
   Pair pair;
   pair.Open();
@@ -182,7 +210,7 @@ TEST_CASE("TrainerLauncher: a trainer that has gone ends all, and what is asked 
   Pair pair;
   pair.launcher().CreateSlab(DeviceSlabId(5), 4096);
   pair.launcher().CreateId(3);
-  pair.launcher().Connect(kFirst, {}, 1, 2, 1024, Clock::now() + kPatience);
+  pair.launcher().Connect(kFirst, {}, 1, 2, 1024, std::nullopt, Clock::now() + kPatience);
   pair.Enqueue(kFirst, 1);
   pair.HangUp();
   CHECK(!pair.Await<DeviceOpened>().status.ok());
@@ -302,7 +330,7 @@ TEST_CASE("TrainerLauncher: a bucket, a communicator or an abort without an answ
 
   Pair connecting;
   connecting.Open();
-  connecting.launcher().Connect(kFirst, {}, 1, 2, 1024, Clock::now() + seconds(2));
+  connecting.launcher().Connect(kFirst, {}, 1, 2, 1024, std::nullopt, Clock::now() + seconds(2));
   look(connecting, seconds(3) + TrainerLauncher::kGrace);
   CHECK_THAT(std::string(connecting.Await<DeviceCommunicatorConnected>().status.message()),
              Contains("has come about"));

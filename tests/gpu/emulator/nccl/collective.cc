@@ -23,6 +23,41 @@ constexpr int kSoon = 30;
 constexpr int kLater = 1000;
 constexpr int kIllegalAddress = -static_cast<int>(CUDA_ERROR_ILLEGAL_ADDRESS);
 
+// How the buffers are registered when the call is made.
+void AddRegistration(const Communicator& communicator, const CollectiveCall& call, CallKey* key) {
+  const auto ranks = static_cast<std::size_t>(communicator.world().size());
+  const std::size_t bytes = call.count * SizeOf(*DataTypeOf(call.type));
+  const bool scatters = call.kind == CollectiveKind::kReduceScatter;
+  const bool gathers = call.kind == CollectiveKind::kAllGather;
+  const RegisteredMemory& registered = communicator.registered();
+  const auto receive = registered.Find(call.receive, gathers ? bytes * ranks : bytes);
+  auto send = registered.Find(call.send, scatters ? bytes * ranks : bytes);
+  const void* from = call.send;
+  // What others than the root name counts for nothing.
+  if (call.kind == CollectiveKind::kBroadcast && communicator.world().rank() != call.root) {
+    send = receive;
+    from = call.receive;
+  }
+  if (!send || !receive) return;
+  key->registration = 1;
+  if (!send->is_symmetric || !receive->is_symmetric) return;
+  key->registration = 2;
+  key->send_offset = reinterpret_cast<std::uintptr_t>(from) - send->begin;
+  key->receive_offset = reinterpret_cast<std::uintptr_t>(call.receive) - receive->begin;
+}
+
+CallKey KeyOf(const Communicator& communicator, const CollectiveCall& call) {
+  CallKey key{};
+  key.kind = static_cast<std::int32_t>(call.kind);
+  key.type = call.type;
+  // Which operator of its own a rank uses is its own matter, and so is a sum's factor.
+  key.op = call.op < kNcclBuiltInOps ? call.op : kNcclBuiltInOps;
+  key.root = call.root;
+  key.count = call.count;
+  AddRegistration(communicator, call, &key);
+  return key;
+}
+
 // Thread safety: the stream's thread alone.
 // Invariant: all ranks that come to kMove have made the same call, so they count the same chunks.
 class Collective {
@@ -33,6 +68,7 @@ class Collective {
         call_(call),
         type_(*DataTypeOf(call.type)),
         pre_mul_(communicator_->FindOperator(call.op)),
+        key_(KeyOf(*communicator_, call)),
         number_(communicator_->BeginLaunch()),
         ticket_(DeviceOrder::Append(communicator_->device(), communicator_.get())),
         per_chunk_(kChunkBytes / SizeOf(type_)) {}
@@ -63,7 +99,6 @@ class Collective {
   int Match();
   int Move();
   int Leave();
-  CallKey Key() const;
   void LookForLost();
 
   std::size_t ChunksPerBlock() const { return (call_.count + per_chunk_ - 1) / per_chunk_; }
@@ -88,6 +123,7 @@ class Collective {
   const CollectiveCall call_;
   const DataType type_;
   const std::optional<PreMulSum> pre_mul_;
+  const CallKey key_;
   const std::uint64_t number_;
   const std::uint64_t ticket_;
   const std::size_t per_chunk_;
@@ -127,16 +163,10 @@ int Collective::Begin() {
     if (!slow_until_) slow_until_ = steady_clock::now() + std::chrono::microseconds(fault->value);
     if (steady_clock::now() < *slow_until_) return kSoon;
   }
-  world_.own().call = Key();
+  world_.own().call = key_;
   world_.own().posted.store(number_, std::memory_order_release);
   phase_ = Phase::kMatch;
   return Match();
-}
-
-CallKey Collective::Key() const {
-  // Which operator of its own a rank uses is its own matter, and so is a sum's factor.
-  const NcclRedOp op = pre_mul_ ? kNcclBuiltInOps : call_.op;
-  return CallKey{static_cast<std::int32_t>(call_.kind), call_.type, op, call_.root, call_.count};
 }
 
 // NCCL compares nothing: ranks that disagree wait for bytes that never come.
@@ -146,7 +176,7 @@ int Collective::Match() {
     return kSoon;
   }
   for (int rank = 0; rank < world_.size(); ++rank) {
-    if (world_.cell(rank).call != Key()) {
+    if (world_.cell(rank).call != key_) {
       phase_ = Phase::kHung;
       return kLater;
     }
@@ -252,6 +282,8 @@ bool Collective::CopyTo(std::size_t block, int from) {
 }  // namespace
 
 NcclResult CheckCall(const Communicator& communicator, const CollectiveCall& call) {
+  const NcclResult registered = communicator.CheckRegistered();
+  if (registered != kNcclSuccess) return registered;
   const std::optional<DataType> type = DataTypeOf(call.type);
   if (!type) return Failed(kNcclInvalidArgument, "there is no such type of data");
   if (call.root < 0 || call.root >= communicator.world().size()) {

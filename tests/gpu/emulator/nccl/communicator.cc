@@ -18,7 +18,6 @@ struct Registry {
   Mutex mutex;
   std::map<const void*, std::shared_ptr<Communicator>> alive ABSL_GUARDED_BY(mutex);
   int next_operator ABSL_GUARDED_BY(mutex) = kNcclBuiltInOps;
-  std::uintptr_t next_registration ABSL_GUARDED_BY(mutex) = 1;
 };
 Registry& TheRegistry() {
   static Registry* const registry = new Registry;
@@ -181,22 +180,9 @@ std::optional<PreMulSum> Communicator::FindOperator(NcclRedOp op) const {
   return found->second;
 }
 
-void* Communicator::AddRegistration() {
-  std::uintptr_t number = 0;
-  {
-    Registry& registry = TheRegistry();
-    const MutexLock lock(registry.mutex);
-    number = registry.next_registration++;
-  }
-  auto* const handle = reinterpret_cast<void*>(number);  // NOLINT(performance-no-int-to-ptr)
-  const MutexLock lock(mutex_);
-  registrations_.insert(handle);
-  return handle;
-}
-
-bool Communicator::RemoveRegistration(void* handle) {
-  const MutexLock lock(mutex_);
-  return registrations_.erase(handle) == 1;
+NcclResult Communicator::CheckRegistered() const {
+  if (registered_.IsThere(device_)) return kNcclSuccess;
+  return Failed(kNcclUnhandledCudaError, "memory has gone that was still registered");
 }
 
 std::uint64_t DeviceOrder::Append(int device, const Communicator* owner) {

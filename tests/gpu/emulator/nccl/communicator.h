@@ -8,13 +8,13 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 
 #include "backends/nccl/nccl_types.h"
 #include "proto/base/mutex.h"
 #include "proto/types/data_type.h"
+#include "tests/gpu/emulator/nccl/registered_memory.h"
 #include "tests/gpu/emulator/nccl/world.h"
 
 namespace ringd::emulator {
@@ -78,9 +78,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   NcclResult AddOperator(const PreMulSum& made, NcclRedOp* op);
   bool RemoveOperator(NcclRedOp op);
   std::optional<PreMulSum> FindOperator(NcclRedOp op) const;
-  // Registered memory, by handle: a counter, so that a handle that is gone is known as such.
-  void* AddRegistration();
-  bool RemoveRegistration(void* handle);
+  RegisteredMemory& registered() { return registered_; }
+  const RegisteredMemory& registered() const { return registered_; }
+  // Memory must not go while it is registered: kNcclSuccess, or what a call gets that finds it gone.
+  NcclResult CheckRegistered() const;
 
   std::uint64_t NextSplit() { return ++splits_; }
   std::uint64_t NextWindow() { return ++windows_; }
@@ -101,7 +102,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::atomic<std::uint64_t> windows_{0};
   mutable Mutex mutex_;
   std::map<NcclRedOp, PreMulSum> operators_ ABSL_GUARDED_BY(mutex_);
-  std::set<void*> registrations_ ABSL_GUARDED_BY(mutex_);
+  RegisteredMemory registered_;
 };
 
 // Of this process's collectives on one device, all communicators': the order in which they were

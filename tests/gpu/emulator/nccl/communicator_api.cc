@@ -203,6 +203,7 @@ NcclResult ncclCommFinalize(NcclComm* comm) {
   if (communicator->has_finalized()) {
     return Failed(kNcclInvalidArgument, "the communicator is finalized already");
   }
+  if (const NcclResult kept = communicator->CheckRegistered(); kept != kNcclSuccess) return kept;
   return Group::Submit(communicator, Group::Work::kMeeting,
                        [communicator] { return communicator->Finalize(); });
 }
@@ -210,6 +211,8 @@ NcclResult ncclCommFinalize(NcclComm* comm) {
 NcclResult ncclCommDestroy(NcclComm* comm) {
   std::shared_ptr<Communicator> communicator;
   if (const NcclResult result = Need(comm, &communicator); result != kNcclSuccess) return result;
+  // What is still registered goes with it.
+  if (const NcclResult kept = communicator->CheckRegistered(); kept != kNcclSuccess) return kept;
   const NcclResult finalized =
       communicator->has_finalized() ? kNcclSuccess : communicator->Finalize();
   communicator->Forget();

@@ -1,9 +1,11 @@
 // NCCL's functions about memory.
 #include <cuda.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <thread>
@@ -18,6 +20,8 @@ using namespace ringd;            // NOLINT(google-build-using-namespace)
 using namespace ringd::emulator;  // NOLINT(google-build-using-namespace)
 
 namespace {
+
+constexpr std::chrono::microseconds kNap{200};
 
 struct Allocations {
   struct Block {
@@ -77,21 +81,50 @@ NcclResult Need(const NcclComm* comm, std::shared_ptr<Communicator>* communicato
 
 NcclResult Deregister(const NcclComm* comm, void* handle) {
   const auto communicator = Communicator::Find(comm);
-  if (communicator == nullptr || !communicator->RemoveRegistration(handle)) {
-    return Failed(kNcclInvalidArgument, "nothing is registered by that handle");
-  }
-  return kNcclSuccess;
+  if (communicator == nullptr) return kNcclInvalidArgument;
+  const auto range = communicator->registered().Remove(handle);
+  if (!range) return Failed(kNcclInvalidArgument, "nothing is registered by that handle");
+  if (IsMemoryOf(communicator->device(), *range)) return kNcclSuccess;
+  return Failed(kNcclUnhandledCudaError, "memory has gone that was still registered");
 }
 
-// All ranks register together.
-NcclResult MeetForWindow(const Communicator& communicator, std::uint64_t round) {
-  World& world = communicator.world();
-  world.own().windows.store(round, std::memory_order_release);
-  while (!world.AllReached(&RankCell::windows, round)) {
-    if (communicator.aborted()) return kNcclInternalError;
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
+RegisteredRange RangeOf(const void* memory, std::size_t bytes, int flags) {
+  const bool is_symmetric = (flags & kNcclWindowSymmetric) != 0;
+  return {reinterpret_cast<std::uintptr_t>(memory), bytes, is_symmetric};
+}
+
+// NCCL's own switch, of this rank's process.
+bool RegistersNothing() {
+  const char* const value = std::getenv("NCCL_LOCAL_REGISTER");
+  return value != nullptr && *value == '0';
+}
+
+bool WaitForAll(const Communicator& communicator, std::atomic<std::uint64_t> RankCell::*counter,
+                std::uint64_t round) {
+  while (!communicator.world().AllReached(counter, round)) {
+    if (communicator.aborted()) return false;
+    std::this_thread::sleep_for(kNap);
   }
-  return kNcclSuccess;
+  return true;
+}
+
+// All ranks register together, the same number of bytes with the same flags. Ranks that disagree
+// wait for each other without end.
+NcclResult MeetForWindow(const Communicator& communicator, std::uint64_t round, std::size_t bytes,
+                         int flags) {
+  World& world = communicator.world();
+  world.own().window_bytes = bytes;
+  world.own().window_flags = flags;
+  world.own().windows.store(round, std::memory_order_release);
+  if (!WaitForAll(communicator, &RankCell::windows, round)) return kNcclInternalError;
+  bool agrees = true;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const RankCell& cell = world.cell(rank);
+    agrees = agrees && cell.window_bytes == bytes && cell.window_flags == flags;
+  }
+  if (agrees) world.own().windows_read.store(round, std::memory_order_release);
+  const bool met = WaitForAll(communicator, &RankCell::windows_read, round);
+  return met ? kNcclSuccess : kNcclInternalError;
 }
 
 }  // namespace
@@ -137,8 +170,10 @@ NcclResult ncclCommRegister(const NcclComm* comm, void* memory, std::size_t byte
   if (const NcclResult result = Need(comm, &communicator); result != kNcclSuccess) return result;
   if (handle == nullptr) return Failed(kNcclInvalidArgument, "no place for the handle");
   const NcclResult checked = CheckMemory(*communicator, memory, bytes);
-  if (checked == kNcclSuccess) *handle = communicator->AddRegistration();
-  return checked;
+  if (checked != kNcclSuccess) return checked;
+  *handle =
+      RegistersNothing() ? nullptr : communicator->registered().Add(RangeOf(memory, bytes, 0));
+  return kNcclSuccess;
 }
 
 NcclResult ncclCommDeregister(const NcclComm* comm, void* handle) {
@@ -146,7 +181,7 @@ NcclResult ncclCommDeregister(const NcclComm* comm, void* handle) {
 }
 
 NcclResult ncclCommWindowRegister(NcclComm* comm, void* memory, std::size_t bytes,
-                                  NcclWindow** window, int /*flags*/) {
+                                  NcclWindow** window, int flags) {
   std::shared_ptr<Communicator> communicator;
   if (const NcclResult result = Need(comm, &communicator); result != kNcclSuccess) {
     return Group::Note(result);
@@ -157,10 +192,11 @@ NcclResult ncclCommWindowRegister(NcclComm* comm, void* memory, std::size_t byte
   const NcclResult checked = CheckMemory(*communicator, memory, bytes);
   if (checked != kNcclSuccess) return Group::Note(checked);
   const std::uint64_t round = communicator->NextWindow();
-  return Group::Submit(communicator, Group::Work::kMeeting, [communicator, window, round] {
-    const NcclResult met = MeetForWindow(*communicator, round);
+  return Group::Submit(communicator, Group::Work::kMeeting, [=] {
+    const NcclResult met = MeetForWindow(*communicator, round, bytes, flags);
     if (met != kNcclSuccess) return met;
-    *window = reinterpret_cast<NcclWindow*>(communicator->AddRegistration());
+    void* const handle = communicator->registered().Add(RangeOf(memory, bytes, flags));
+    *window = static_cast<NcclWindow*>(handle);
     return kNcclSuccess;
   });
 }

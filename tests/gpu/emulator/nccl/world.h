@@ -31,6 +31,10 @@ struct CallKey {
   std::int32_t op;
   std::int32_t root;
   std::uint64_t count;
+  // Registered buffers are everybody's or nobody's, and lie in a symmetric window alike.
+  std::int32_t registration;  // 0: none, 1: registered, 2: in symmetric windows
+  std::uint64_t send_offset;  // there
+  std::uint64_t receive_offset;
   bool operator==(const CallKey&) const = default;
 };
 
@@ -47,6 +51,8 @@ struct alignas(64) RankCell {
   CallKey call;
   std::int32_t color;
   std::int32_t key;
+  std::uint64_t window_bytes;
+  std::int32_t window_flags;
   std::atomic<std::uint64_t> posted{0};    // collectives whose `call` has been there
   std::atomic<std::uint64_t> matched{0};   // and for which this rank has read all others'
   std::atomic<std::uint64_t> written{0};   // chunks
@@ -54,6 +60,7 @@ struct alignas(64) RankCell {
   std::atomic<std::uint64_t> splits{0};
   std::atomic<std::uint64_t> splits_read{0};
   std::atomic<std::uint64_t> windows{0};
+  std::atomic<std::uint64_t> windows_read{0};
   std::atomic<std::uint32_t> has_finalized{0};
   std::atomic<std::uint32_t> has_aborted{0};
 };

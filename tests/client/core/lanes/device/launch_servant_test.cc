@@ -48,7 +48,7 @@ class ServedGpu {
     const std::optional<LaunchServant::Slab> slab = servant_.slab();
     CHILD_CHECK(slab.has_value());
     bytes_ = static_cast<char*>(child.emulator().alias(slab->address, slab->bytes));
-    launcher_->Connect(kWorld, IdOf(rank), rank.rank(), rank.size(), kFusionBytes,
+    launcher_->Connect(kWorld, IdOf(rank), rank.rank(), rank.size(), kFusionBytes, kSlab,
                        Clock::now() + kPatience);
     CHILD_STATUS(Wait<DeviceCommunicatorConnected>().status);
   }
@@ -106,6 +106,7 @@ TEST_CASE("LaunchServant: a packed bucket that has come before costs what it doe
               {"cuStreamBatchMemOp", 0}, {"cuMemcpyHtoDAsync", 0},   {"cuMemcpyDtoDAsync", 0},
               {"synchronising", 0},      {"allocating", 0}};
           constexpr std::uint64_t kBuckets = 20;
+          CHILD_CHECK(gpu.launcher().Describe().at(0).second.registered_bytes == 0);
           std::map<std::string, std::uint64_t> before;
           std::uint64_t value = 0;
           for (const bool is_counted : {false, true}) {
@@ -121,6 +122,10 @@ TEST_CASE("LaunchServant: a packed bucket that has come before costs what it doe
               CHILD_STATUS(gpu.Wait<DeviceBucketEnded>().status);
             }
           }
+          // Memory is registered here, too, and the engine hears of it.
+          const auto told = gpu.Wait<DeviceMemoryRegistered>();
+          CHILD_CHECK(told.bytes > kSlabBytes + kFusionBytes);
+          CHILD_CHECK(gpu.launcher().Describe().at(0).second.registered_bytes == told.bytes);
           for (const auto& [name, count] : expected) {
             const std::uint64_t calls = child.emulator().calls(name.c_str()) - before[name];
             child.Check(calls == count * kBuckets, (name + ": " + std::to_string(calls)).c_str(),
