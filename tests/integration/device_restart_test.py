@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from tests.integration.cluster import Cluster, JobRun, Node
+from tests.integration.device_views_test import devices_of
 from tests.integration.emulated_gpus import give_gpus
 from tests.integration.engine_processes_test import engine_of
 from tests.integration.failures.device_test import SUM, WAITS
@@ -19,6 +20,7 @@ TAKEN = "the GPUs' communicator of 2 ranks is the one of an earlier job"
 
 # The last sum has ended everywhere, and nothing is in flight.
 IDLES = """
+    import os
     import time
 
     from device_trainer import DeviceTrainer
@@ -26,7 +28,7 @@ IDLES = """
 
 
     def main():
-        trainer = DeviceTrainer()
+        trainer = DeviceTrainer(slab_bytes=int(os.environ.get("SLAB_MIB", "1")) << 20)
         tensor = trainer.tensor("gradient", [1.0] * 10)
         for _ in range(2):
             trainer.context.wait(tensor.all_reduce())
@@ -56,20 +58,39 @@ def test_the_next_job_of_the_name_meets_nobody_anew(cluster: Cluster, layout: li
     nodes = cluster.start_nodes(len(layout), device_launch="engine")
     job = cluster.start_job(IDLES, layout, environment=environment, job_id="again")
     job.expect_output('"idles"')
+    registered = [device["registered_bytes"] for device in devices_of(cluster)]
     kill(job, 1)
     wait_until(lambda: min(count(nodes, KEPT)) == 1, "all nodes keep it")
-    cluster.start_job(SUM, layout, environment=environment, job_id="again").expect_success()
+    job = cluster.start_job(IDLES, layout, environment=environment, job_id="again")
+    job.expect_output('"idles"')
     assert count(nodes, TAKEN) == [1] * len(nodes)
+    # The new ranks' memory, in place of that of those who died.
+    assert [device["registered_bytes"] for device in devices_of(cluster)] == registered
+    kill(job, 0)
+    cluster.start_job(SUM, layout, environment=environment, job_id="again").expect_success()
+    assert count(nodes, TAKEN) == [2] * len(nodes)
     # Also after a job that all ranks have left, for a moment.
     cluster.start_job(SUM, layout, environment=environment, job_id="again").expect_success()
-    assert count(nodes, TAKEN) == [2] * len(nodes)
+    assert count(nodes, TAKEN) == [3] * len(nodes)
     # Another job's is another engine's.
     cluster.start_job(SUM, layout, environment=environment, job_id="another").expect_success()
-    assert count(nodes, TAKEN) == [2] * len(nodes)
+    assert count(nodes, TAKEN) == [3] * len(nodes)
+
+
+def test_slabs_are_given_back_all_the_same(cluster: Cluster) -> None:
+    # There is room for one of them.
+    environment = give_gpus(cluster, cuda_memory_mib=128) | {"SLAB_MIB": "70"}
+    nodes = cluster.start_nodes(2, device_launch="engine", fusion_threshold="1MiB")
+    for incarnation in range(3):
+        job = cluster.start_job(IDLES, [1, 1], environment=environment, job_id="again")
+        job.expect_output('"idles"')
+        kill(job, 1)
+        assert count(nodes, TAKEN) == [incarnation] * 2
+        wait_until(lambda: min(count(nodes, KEPT)) == incarnation + 1, "both nodes keep it")  # noqa: B023
 
 
 def test_what_was_in_flight_is_not_kept_and_the_next_job_meets_anew(cluster: Cluster) -> None:
-    environment = give_gpus(cluster, nccl_faults="hang@1:2")
+    environment = give_gpus(cluster, nccl_faults="hang@1:3")
     nodes = cluster.start_nodes(2, device_launch="engine")
     job = cluster.start_job(WAITS, [1, 1], environment=environment, job_id="again")
     job.expect_output('"in flight"')

@@ -80,7 +80,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::optional<PreMulSum> FindOperator(NcclRedOp op) const;
   RegisteredMemory& registered() { return registered_; }
   const RegisteredMemory& registered() const { return registered_; }
-  // Memory must not go while it is registered: kNcclSuccess, or what a call gets that finds it gone.
+  // Memory must not go while it is registered: kNcclSuccess, or what a call gets that finds it
+  // gone.
   NcclResult CheckRegistered() const;
 
   std::uint64_t NextSplit() { return ++splits_; }
