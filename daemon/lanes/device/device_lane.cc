@@ -145,9 +145,10 @@ void DeviceLane::Meet(Clock::time_point now) {
   for (const LocalRank& rank : ranks_) {
     std::optional<DeviceSlabId> registered;
     if (id_->registers) registered = rank.member.slab->id();
-    rank.member.slab->gpu()->Connect(
-        rank.communicator, id_->unique_id, rank.member.rank, static_cast<int>(options_.ranks.size()),
-        room_->options().fusion_bytes, registered, now + options_.connect_patience);
+    rank.member.slab->gpu()->Connect(rank.communicator, id_->unique_id, rank.member.rank,
+                                     static_cast<int>(options_.ranks.size()),
+                                     room_->options().fusion_bytes, registered,
+                                     now + options_.connect_patience);
   }
 }
 

@@ -154,9 +154,9 @@ class DeviceLane final : private DeviceEvents {
   std::vector<LocalRank> ranks_;
   bool id_asked_ = false;
   std::optional<Id> id_;
-  std::uint64_t launched_ = 0;  // KeptCommunicator's
-  bool begun_ = false;          // an operation has been started
-  bool connects_ = false;       // Connect has been called
+  std::uint64_t launched_ = 0;                              // KeptCommunicator's
+  bool begun_ = false;                                      // an operation has been started
+  bool connects_ = false;                                   // Connect has been called
   std::vector<std::pair<std::size_t, DeviceBucket>> held_;  // until then, with its rank
   std::unordered_map<std::uint64_t, OperationId> buckets_;
   std::unordered_map<OperationId, Running> running_;
