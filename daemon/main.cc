@@ -166,9 +166,9 @@ void TakeOver(absl::StatusOr<Reloaded> reloaded, Daemon& daemon, Serving& servin
   TakeReloaded(loaded, serving.config);
   TakeReloaded(loaded, serving.written);
   // Said while the level is the one at which it is read.
-  const auto tell = [&changed] {
+  const auto tell = [&changed, has_file = !serving.config.log_file.empty()] {
     LogInfo(absl::StrCat(
-        "SIGHUP: the log file is reopened; settings taken over: ",
+        "SIGHUP: ", has_file ? "the log file is reopened; " : "", "settings taken over: ",
         changed.reloaded.empty() ? "none has changed" : absl::StrJoin(changed.reloaded, ", ")));
     if (changed.restarting.empty()) return;
     LogWarning(absl::StrCat("SIGHUP: these settings have changed, but need a restart: ",

@@ -16,7 +16,7 @@ absl::Status DeliverExitReport(const std::list<std::unique_ptr<Job>>& jobs,
       continue;
     }
     const ProcessExit exit{request.exit_code(), request.signal()};
-    if (job->OnExitReport(Rank(request.rank()), exit)) return absl::OkStatus();
+    if (job->OnExitReport(Rank(request.rank()), request.pid(), exit)) return absl::OkStatus();
   }
   return nobody;
 }

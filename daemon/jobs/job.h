@@ -179,8 +179,9 @@ class Job {
   // ended the session, `for_cause`: then `reason` is what the others hear.
   void OnSessionLost(const Session& session, const std::string& reason, bool for_cause,
                      Clock::time_point now);
-  // A launcher's word of how a rank ended. False: no such rank here.
-  bool OnExitReport(Rank rank, const ProcessExit& exit);
+  // A launcher's word of how a rank of this node ended. False: no such rank here. One that has not
+  // joined will not: then the job fails.
+  bool OnExitReport(Rank rank, int pid, const ProcessExit& exit);
 
   // Ends the job here with `cause` at once, and tells the coordinator: where nobody's answer can be
   // waited for.
@@ -317,6 +318,9 @@ class Job {
   // it does not come.
   bool AnswersForLeavers() const noexcept;
   Member* FirstLost();
+  // How those who have left ended afterwards, as far as it is known by now.
+  void LookAtLeavers();
+  std::string DescribeLeaversEnd(const std::vector<int>& ranks) const;
   void TellDeaths(Clock::time_point now);
   std::string NameOf(const Member& member) const;
   // Of the job's, wherever it is. Precondition: it runs.

@@ -105,21 +105,28 @@ void Job::OnSessionLost(const Session& session, const std::string& reason, bool 
   if (!in_order) {
     member->lost_reason = reason;
     member->lost_since = now;
-    if (!for_cause) member->inquiry.emplace(session.peer().pid, session.pidfd());
+  }
+  // Also of one that has left, for who waits for it all the same.
+  if (!for_cause && (!in_order || (member->left && member->lost_reason.empty()))) {
+    member->inquiry.emplace(session.peer().pid, session.pidfd());
   }
   if (member->done) std::exchange(member->done, nullptr)(absl::AbortedError(reason), {});
   member->session = nullptr;
   TellDeaths(now);
 }
 
-bool Job::OnExitReport(Rank rank, const ProcessExit& exit) {
+bool Job::OnExitReport(Rank rank, int pid, const ProcessExit& exit) {
   for (auto& [local_rank, member] : members_) {
     if (member.rank != rank) continue;
     member.exit = exit;
     TellDeaths(Clock::now());
     return true;
   }
-  return false;
+  if (state_ != State::kJoining || rank.value() < 0 || rank.value() >= options_.size) return false;
+  // The others would wait for it until the start timeout.
+  Propose(absl::AbortedError(absl::StrCat(DescribeRank(rank, pid, options_.node_name), ", ",
+                                          DescribeExit(exit), " before it had joined")));
+  return true;
 }
 
 Job::Member* Job::FirstLost() {
@@ -129,6 +136,30 @@ Job::Member* Job::FirstLost() {
     if (first == nullptr || *member.lost_since < *first->lost_since) first = &member;
   }
   return first;
+}
+
+void Job::LookAtLeavers() {
+  for (auto& [local_rank, member] : members_) {
+    if (!member.left || !member.inquiry.has_value() || member.lost_since.has_value()) continue;
+    const ExitInquiry::State state = member.inquiry->Look();
+    if (state == ExitInquiry::State::kKnown && !member.exit.has_value()) {
+      member.exit = member.inquiry->exit();
+    }
+    if (state == ExitInquiry::State::kKnown || state == ExitInquiry::State::kHidden) {
+      member.inquiry.reset();
+    }
+  }
+}
+
+std::string Job::DescribeLeaversEnd(const std::vector<int>& ranks) const {
+  std::string text;
+  for (const auto& [local_rank, member] : members_) {
+    const bool ended_badly =
+        member.exit.has_value() && (member.exit->exit_code != 0 || member.exit->signal != 0);
+    if (!ended_badly || std::ranges::find(ranks, member.rank.value()) == ranks.end()) continue;
+    absl::StrAppend(&text, "; ", NameOf(member), ", then ", DescribeExit(*member.exit));
+  }
+  return text;
 }
 
 // In the order in which they died: a launcher that has found a dead rank ends the others, and how
@@ -270,6 +301,7 @@ void Job::Tick(Clock::time_point now) {
     }
   }
   if (now - last_left_ >= kLeaveGrace) leave_is_long_ago_ = true;
+  LookAtLeavers();
   TellDeaths(now);
   TellWhatJoinsWaitFor(now);
   if (state_ == State::kJoining && now >= start_deadline_) {
@@ -317,14 +349,14 @@ std::string Job::DescribeGone(const CommunicatorPart& part, Clock::time_point no
     // Who has gone has done its part; what it sent may be under way.
     const bool runs = entry.state == TensorState::kRunning;
     if (runs && now - std::max(entry.since, gone_at) < kRunningGrace) continue;
+    const std::string left_job = absl::StrCat(who, " left job '", options_.job_id, "' (shutdown",
+                                              DescribeLeaversEnd(gone), "), but ");
     if (part.number == 0) {
-      return absl::StrCat(who, " left job '", options_.job_id, "' (shutdown), but tensor '",
-                          entry.name, "' waits for all ranks");
+      return absl::StrCat(left_job, "tensor '", entry.name, "' waits for all ranks");
     }
     if (!left.empty()) {
-      return absl::StrCat(who, " left job '", options_.job_id,
-                          "' (shutdown), but on communicator '", part.name, "' tensor '",
-                          entry.name, "' waits for all its ranks");
+      return absl::StrCat(left_job, "on communicator '", part.name, "' tensor '", entry.name,
+                          "' waits for all its ranks");
     }
     return absl::StrCat(who, gone.size() == 1 ? " has" : " have", " destroyed communicator '",
                         part.name, "', but there tensor '", entry.name,

@@ -60,6 +60,9 @@ struct SupervisorOptions {
   // Called on the calling thread; must not block.
   std::function<void(pid_t group)> on_started = [](pid_t) {};
   std::function<void(const RankEnd&)> on_failure = [](const RankEnd&) {};  // not after SIGTERM
+  // Of a rank that ended with 0 when others have gone on for some time, a few times; of the first
+  // ones only.
+  std::function<void(const RankEnd&)> on_early_end = [](const RankEnd&) {};
 };
 
 // Runs all commands at once and returns when they and what they started in their process groups

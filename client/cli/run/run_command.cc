@@ -233,7 +233,7 @@ int ProvideNodes(const RunOptions& options, MadeFolders& folders, PrivateNodes& 
   return kDone;
 }
 
-// Tells the ringd of a rank that failed how it ended, beside everything else.
+// Tells the ringd of a rank how that ended, beside everything else.
 class ExitReporter {
  public:
   explicit ExitReporter(const JobPlan& plan) : plan_(plan) {}
@@ -290,6 +290,7 @@ int RunJob(const RunOptions& options, const JobPlan& plan, Guardian& guardian,
   supervisor.descriptor_limit = RaiseDescriptorLimit();
   ExitReporter reporter(plan);
   supervisor.on_failure = [&](const RankEnd& end) { reporter.Report(end); };
+  supervisor.on_early_end = supervisor.on_failure;
 
   const absl::StatusOr<RunOutcome> outcome = RunRanks(commands, supervisor);
   for (const pid_t group : groups) guardian.ForgetGroup(group);

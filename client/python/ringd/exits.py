@@ -9,7 +9,8 @@ abandoning ends that wait. An exception that ends a thread alone does not end th
 not told.
 
 ``sys.exit`` with whatever code, and a death by a signal, need nothing: the first is an end in
-order, and the second ringd sees itself.
+order, whose code ringd tells the ranks of its node that wait for it all the same; the second ringd
+sees itself.
 """
 
 from __future__ import annotations

@@ -227,6 +227,20 @@ TEST_CASE("RunRanks: what a rank leaves behind is ended with the run") {
   CHECK(SoonGone(place.file("stubborn")));
 }
 
+TEST_CASE("RunRanks: a rank that ends well long before the others is told, unless it goes on") {
+  Workplace place;
+  std::vector<int> told;
+  place.options().on_early_end = [&](const RankEnd& end) {
+    told.push_back(end.rank);
+    std::ofstream(place.file("told")) << end.rank;
+  };
+  const RunOutcome outcome =
+      place.Run({"exit 0", "while ! test -e $D/told; do sleep 0.05; done; sleep 0.2",
+                 "(while ! test -e $D/told; do sleep 0.05; done; sleep 0.2) & exit 0"});
+  CHECK(outcome.cause == RunOutcome::Cause::kAllDone);
+  CHECK(told == std::vector<int>{0});
+}
+
 TEST_CASE("RunRanks: a run that takes too long is ended") {
   Workplace place;
   place.options().time_limit = Clock::now() + milliseconds(200);

@@ -47,8 +47,12 @@ def test_each_horovodrun_is_a_job_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("missing", sorted(PLACE))
-def test_half_a_place_is_none(missing: str) -> None:
-    assert horovod_variables.options(PLACE | {missing: ""}) == {}
+def test_half_a_place_is_an_error_unless_another_launcher_gives_one(missing: str) -> None:
+    with pytest.raises(ValueError, match=f"{missing} is not set"):
+        horovod_variables.options(PLACE | {missing: ""})
+    for other in ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
+        assert horovod_variables.options(PLACE | {missing: "", other: "0"}) == {}
+    assert horovod_variables.options(PLACE | {missing: ""}, {"rank", "size"}) == {}
 
 
 def test_a_place_that_is_given_otherwise_goes_first() -> None:

@@ -84,8 +84,16 @@ TEST_CASE("Job: the first of two deaths is told, also if it is known later how i
 TEST_CASE("Job: a launcher's word of how a rank ended is told at once") {
   Gathering world;
   world.job->OnSessionLost(*world.ranks[0].session, "has gone", /*for_cause=*/false, world.now);
-  CHECK(world.job->OnExitReport(Rank(0), {.exit_code = 0, .signal = 0}));
+  CHECK(world.job->OnExitReport(Rank(0), 1, {.exit_code = 0, .signal = 0}));
   CHECK_THAT(world.Cause(), Contains("(train.py?), exited with code 0 before"));
+}
+
+TEST_CASE("Job: a rank whose process ends before it joins is not waited for") {
+  Gathering world;
+  CHECK_FALSE(world.job->OnExitReport(Rank(3), 77, {.exit_code = 0, .signal = 0}));
+  CHECK(world.job->state() == Job::State::kJoining);
+  CHECK(world.job->OnExitReport(Rank(2), 77, {.exit_code = 0, .signal = 0}));
+  CHECK(world.Cause() == "rank 2, pid 77 on node, exited with code 0 before it had joined");
 }
 
 TEST_CASE("Job: why ringd has ended a session is told at once, however its process ends") {
@@ -127,7 +135,7 @@ TEST_CASE("Job: an earlier death is told, and not what another rank makes of it"
   world.job->LeaveFailed(*world.ranks[1].session, "ended by an exception",
                          world.now + milliseconds(1));
   CHECK(world.job->state() == Job::State::kJoining);
-  world.job->OnExitReport(Rank(1), {.exit_code = 1, .signal = 0});
+  world.job->OnExitReport(Rank(1), 1, {.exit_code = 1, .signal = 0});
   world.children[0].Kill();
   world.job->Tick(world.now + milliseconds(50));
   CHECK_THAT(world.Cause(), Contains("rank 0, ") && Contains("signal 9"));
@@ -135,7 +143,7 @@ TEST_CASE("Job: an earlier death is told, and not what another rank makes of it"
 
 TEST_CASE("Job: a launcher's word does not replace what a failed rank has said") {
   Gathering world;
-  CHECK(world.job->OnExitReport(Rank(1), {.exit_code = 1, .signal = 0}));
+  CHECK(world.job->OnExitReport(Rank(1), 1, {.exit_code = 1, .signal = 0}));
   world.job->LeaveFailed(*world.ranks[1].session, "ended by an exception", world.now);
   CHECK_THAT(world.Cause(), Contains("(train.py?), ended by an exception, before all"));
 }

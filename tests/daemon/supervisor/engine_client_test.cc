@@ -76,7 +76,8 @@ struct DeafEngines {
     v1::EngineStart start;
     start.set_uid(user);
     start.set_job_id("job");
-    REQUIRE(engine->Begin(std::move(start), std::move(place), "node-a").ok());
+    const absl::Status begun = engine->Begin(std::move(start), std::move(place), "node-a");
+    REQUIRE(begun.ok());
     if (!script.empty()) {
       REQUIRE(engine->Spawn(*EngineProgram::At("/bin/sh"), {"-c", script}).ok());
     }

@@ -33,6 +33,24 @@ FIRST_LEAVES = """
     run(main)
 """
 
+# As sys.exit does it: the context is left in order, and the process has failed.
+FIRST_FAILS = """
+    import sys
+
+    from trainer import Trainer, run
+
+
+    def main():
+        trainer = Trainer()
+        assert trainer.all_reduce("warm-up") == trainer.size
+        if trainer.rank == 0:
+            sys.exit(3)
+        trainer.all_reduce("gradient")
+
+
+    run(main)
+"""
+
 # Rank 0 gives up what the others then wait for, and uses its memory for something else.
 LEAVES_AMID = """
     import os
@@ -138,6 +156,14 @@ def test_who_left_is_named_to_those_that_wait(cluster: Cluster, layout: list[int
     expect_within(errors, left["at"], 4)
     expect_words(the_same_text(errors), "rank 0", "left", f"job '{job.job_id}'", "'gradient'")
     assert {error["kind"] for error in errors} == {"JobFailedError"}
+
+
+def test_how_one_ended_who_had_left_is_told_on_its_node(cluster: Cluster) -> None:
+    cluster.start_nodes(1)
+    job = start_trainers(cluster, FIRST_FAILS, [2])
+    error = wait_for_event(job.ranks[1], "error")
+    expect_words(error["text"], "rank 0", "left", "(shutdown", "then exited with code 3", "'gradient'")
+
 
 
 @pytest.mark.parametrize("layout", [[2], [1, 1], [2, 1], [1, 2]], ids=str)

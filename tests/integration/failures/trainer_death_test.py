@@ -290,6 +290,34 @@ def test_ringctl_run_says_how_a_rank_was_killed(
     expect_words(the_same_text(errors), *words)
 
 
+ENDS_BEFORE_IT_JOINS = """
+    import os
+    import sys
+
+    if os.environ["RANK"] == "1":
+        sys.exit(0)
+
+    from trainer import Trainer, run
+
+    run(Trainer)
+"""
+
+
+@pytest.mark.one_user
+def test_ringctl_run_does_not_wait_for_a_rank_that_has_ended(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = cluster.folder / "program.py"
+    program.write_text(textwrap.dedent(ENDS_BEFORE_IT_JOINS))
+    for name, value in WITH_TRAINER.items():
+        monkeypatch.setenv(name, value)
+    result = cluster.ringctl("run", "-n", "2", "--", python(), program)
+    output = result.stdout + result.stderr
+    assert result.returncode == 1, output
+    (error,) = parse_events(output, "error")
+    expect_words(error["text"], "rank 1", "exited with code 0 before it had joined")
+
+
 STAYS_AFTER_THE_FAILURE = """
     import time
 

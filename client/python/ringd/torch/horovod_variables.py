@@ -13,6 +13,8 @@ _PLACE = {
     "local_rank": "HOROVOD_LOCAL_RANK",
     "local_size": "HOROVOD_LOCAL_SIZE",
 }
+# That of other launchers tells of a place.
+_PLACES_OF_OTHERS = ("LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 _MEETING_PLACE = ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT")
 # Option of ringd.Context: Horovod's variable, ringd's own.
 _SECONDS = {
@@ -53,10 +55,10 @@ def options(environment: Mapping[str, str], given: Collection[str] = ()) -> dict
     """What Horovod's variables say of the options of ``ringd.Context`` that are not `given`.
 
     A place that horovodrun gives goes before Slurm's: that tells of horovodrun's own processes.
-    ``ValueError``: a variable is no number; the message names it.
+    ``ValueError``: a variable is no number, or some of a place are missing; the message names it.
     """
     found: dict[str, Any] = {}
-    if _has_place(environment) and not _PLACE.keys() & set(given):
+    if not _PLACE.keys() & set(given) and _has_place(environment):
         found = {option: _number(environment, name, int) for option, name in _PLACE.items()}
         if "job_id" not in given and not environment.get("RINGD_JOB_ID"):
             found |= _job_id(environment)
@@ -69,7 +71,17 @@ def options(environment: Mapping[str, str], given: Collection[str] = ()) -> dict
 
 
 def _has_place(environment: Mapping[str, str]) -> bool:
-    return all(environment.get(name) for name in _PLACE.values()) and not environment.get("RANK")
+    if environment.get("RANK"):
+        return False
+    missing = [name for name in _PLACE.values() if not environment.get(name)]
+    is_half = missing and any(environment.get(_PLACE[option]) for option in ("rank", "size"))
+    # Where nobody else gives a place, each rank would take itself for the only one.
+    if is_half and not any(environment.get(name) for name in _PLACES_OF_OTHERS):
+        raise ValueError(
+            f"the environment looks like horovodrun's, but {', '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} not set (or give rank, size, local_rank and local_size)"
+        )
+    return not missing
 
 
 def _job_id(environment: Mapping[str, str]) -> dict[str, str]:
