@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "daemon/config/setting_table.h"
@@ -66,8 +67,13 @@ absl::StatusOr<WrittenSettings> ReadConfigFile(const std::string& path) {
   const std::string text = content.str();
   const toml::parse_result result = toml::parse(text, path);
   if (!result) {
-    return absl::InvalidArgumentError(absl::StrCat(Location(path, result.error().source()), ": ",
-                                                   View(result.error().description())));
+    const absl::string_view problem = View(result.error().description());
+    // Such as 8GiB and 5s.
+    const bool is_number = absl::StrContains(problem, "parsing decimal integer") ||
+                           absl::StrContains(problem, "parsing floating-point");
+    return absl::InvalidArgumentError(absl::StrCat(
+        Location(path, result.error().source()), ": ", problem,
+        is_number ? "; sizes and durations are in quotation marks: \"8GiB\", \"5s\"" : ""));
   }
   WrittenSettings settings;
   for (const auto& [key, node] : result.table()) {

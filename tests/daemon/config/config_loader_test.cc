@@ -131,6 +131,8 @@ TEST_CASE("LoadConfig: all mistakes are reported at once, each with its source")
 
 TEST_CASE("LoadConfig: a file that is no TOML names the line") {
   CHECK_THAT(ErrorOf(LoadFile("socket = \"/tmp/a\"\nspin = \n")), Contains("ringd.toml:2: "));
+  CHECK_THAT(ErrorOf(LoadFile("arena_bytes = 8GiB\n")), Contains("quotation marks: \"8GiB\""));
+  CHECK_THAT(ErrorOf(LoadFile("start_timeout = 1.5s\n")), Contains("quotation marks"));
   CHECK_THAT(ErrorOf(LoadFile("spin = \"1us\"\nspin = \"2us\"\n")), Contains("ringd.toml:2: "));
 }
 
