@@ -153,23 +153,24 @@ void DeviceLane::Meet(Clock::time_point now) {
 }
 
 void DeviceLane::TakeKept() {
-  const std::optional<KeptCommunicator> kept = room_->TakeKept(id_->unique_id, this);
+  const KeptCommunicator kept =
+      room_->TakeKept(id_->unique_id, this).value_or(KeptCommunicator{});
   for (LocalRank& rank : ranks_) {
-    const auto is_its = [&rank](const KeptCommunicator::Local& here) {
+    const auto found = std::ranges::find_if(kept.here, [&rank](const auto& here) {
       return here.rank == rank.member.rank && here.launcher == rank.member.slab->gpu();
-    };
-    const auto found = kept.has_value() ? std::ranges::find_if(kept->here, is_its)
-                                        : std::vector<KeptCommunicator::Local>::const_iterator();
-    if (!kept.has_value() || found == kept->here.end()) {
+    });
+    if (found == kept.here.end()) {
       // It has failed since it was announced.
-      return NoteFailure(absl::UnavailableError(absl::StrCat(
+      const std::string why = absl::StrCat(
           "what rank ", options_.ranks[static_cast<std::size_t>(rank.member.rank)].value(),
-          " had kept of an earlier job has gone; the next start makes another")));
+          " had kept of an earlier job has gone; the next start makes another");
+      for (const auto& here : kept.here) here.launcher->Abort(here.communicator, why);
+      return NoteFailure(absl::UnavailableError(why));
     }
     rank.communicator = found->communicator;
     rank.connected = true;
   }
-  launched_ = kept->launched;
+  launched_ = kept.launched;
   LogInfo(absl::StrCat("the GPUs' communicator of ", options_.ranks.size(),
                        " ranks is the one of an earlier job"));
 }
