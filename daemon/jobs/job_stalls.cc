@@ -161,11 +161,10 @@ void Job::OnStallVerdict(CommunicatorPart& part, const v1::StallVerdict& verdict
     const Member& member = MemberOf(part, place);
     if (member.session == nullptr) continue;
     const bool is_awaited =
-        std::any_of(verdict.ranks().begin(), verdict.ranks().end(), [&member](const auto& entry) {
-          return entry.rank() == member.rank.value();
-        });
-    const std::string warning = absl::StrCat("rank ", member.rank.value(),
-                                             is_awaited ? " keeps others " : " is ", verdict.text());
+        std::any_of(verdict.ranks().begin(), verdict.ranks().end(),
+                    [&member](const auto& entry) { return entry.rank() == member.rank.value(); });
+    const std::string warning = absl::StrCat(
+        "rank ", member.rank.value(), is_awaited ? " keeps others " : " is ", verdict.text());
     LogWarning(warning, Fields(member.rank));
     member.session->Notify(NoticeKind::kWarning, warning);
   }

@@ -392,7 +392,7 @@ class Supervisor {
   std::optional<Clock::time_point> told_to_end_;  // since when; nullopt: nobody was
   int told_by_ = 0;                               // the signal that all ranks got last
   bool interrupted_ = false;                      // a signal came to ringctl
-  std::vector<EarlyEnd> early_ends_;  // while it is kRunning
+  std::vector<EarlyEnd> early_ends_;              // while it is kRunning
   RunOutcome outcome_;
 };
 

@@ -153,8 +153,7 @@ void DeviceLane::Meet(Clock::time_point now) {
 }
 
 void DeviceLane::TakeKept() {
-  const KeptCommunicator kept =
-      room_->TakeKept(id_->unique_id, this).value_or(KeptCommunicator{});
+  const KeptCommunicator kept = room_->TakeKept(id_->unique_id, this).value_or(KeptCommunicator{});
   for (LocalRank& rank : ranks_) {
     const auto found = std::ranges::find_if(kept.here, [&rank](const auto& here) {
       return here.rank == rank.member.rank && here.launcher == rank.member.slab->gpu();

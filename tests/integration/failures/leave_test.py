@@ -165,7 +165,6 @@ def test_how_one_ended_who_had_left_is_told_on_its_node(cluster: Cluster) -> Non
     expect_words(error["text"], "rank 0", "left", "(shutdown", "then exited with code 3", "'gradient'")
 
 
-
 @pytest.mark.parametrize("layout", [[2], [1, 1], [2, 1], [1, 2]], ids=str)
 def test_what_who_left_had_submitted_goes_into_no_sum(cluster: Cluster, layout: list[int]) -> None:
     cluster.start_nodes(len(layout))
