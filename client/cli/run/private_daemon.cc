@@ -180,7 +180,7 @@ std::string PrivateDaemon::LastWords() const {
   const std::string full =
       DescribeFullDisk(std::filesystem::path(log_file_).parent_path().string());
   const std::string tail = LogTail();
-  if (tail.empty()) return absl::StrCat(full, "; its log, ", log_file_, ", is empty");
+  if (tail.empty()) return absl::StrCat(full, "; it has logged nothing");
   return absl::StrCat(full, ":\n", tail);
 }
 

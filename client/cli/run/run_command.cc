@@ -263,6 +263,20 @@ class ExitReporter {
   std::vector<std::thread> threads_;
 };
 
+// Why the job has failed, as its ringds have it: of the ranks' processes those that were told of
+// the failure often end before the one that failed. Empty: nobody knows.
+std::string CauseOf(const JobPlan& plan) {
+  for (const auto& node : plan.nodes) {
+    const Clock::time_point deadline = Clock::now() + kCallTimeout;
+    const auto client = AdminClient::Connect(node.socket, deadline);
+    if (!client.ok()) continue;
+    const auto jobs = (*client)->ListJobs(plan.job_id, /*ended=*/true, deadline);
+    // The latest of the name first.
+    if (jobs.ok() && jobs->jobs_size() > 0) return jobs->jobs(0).failure();
+  }
+  return "";
+}
+
 int RunJob(const RunOptions& options, const JobPlan& plan, Guardian& guardian,
            const PrivateNodes& private_nodes) {
   std::vector<std::string> inherited;
@@ -299,6 +313,10 @@ int RunJob(const RunOptions& options, const JobPlan& plan, Guardian& guardian,
     return kFailed;
   }
   std::fputs(private_nodes.DescribeDead().c_str(), stderr);
+  if (outcome->cause == RunOutcome::Cause::kRankFailed) {
+    const std::string cause = CauseOf(plan);
+    if (!cause.empty()) std::fprintf(stderr, "ringctl: the job has failed: %s\n", cause.c_str());
+  }
   std::fputs(SummarizeRun(*outcome, options.timeout_seconds).c_str(), stderr);
   return ExitCodeOf(*outcome);
 }

@@ -234,6 +234,25 @@ def searches_along_lines() -> None:
         expect_equal_ranks(model, f"LBFGS, {line_search}")
 
 
+def another_kind_of_optimizer_is_refused() -> None:
+    model = nn.Linear(3, 2)
+    optimizer: torch.optim.Optimizer
+    if hvd.rank() == 0:
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.5)
+        hvd.broadcast_optimizer_state(optimizer, 0)
+        return
+    optimizer = torch.optim.Adam(model.parameters())
+    try:
+        hvd.broadcast_optimizer_state(optimizer, 0)
+    except ValueError as error:
+        assert "it has no betas, eps" in str(error), error
+    else:
+        raise AssertionError("was not refused")
+    # It is as it was.
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+
+
 def main() -> None:
     torch.set_num_threads(1)
     hvd.init()
@@ -244,6 +263,7 @@ def main() -> None:
     hooks_of_steps_run_once()
     losses_of_closures()
     searches_along_lines()
+    another_kind_of_optimizer_is_refused()
     print("all is well")
 
 

@@ -340,6 +340,9 @@ def broadcast_optimizer_state(
     root_rank: whose state it is; its number in the job, also with a process set.
     model: not needed; programs written for Horovod may give it.
     process_set: the ranks that take part, the root among them. Default: all.
+
+    Raises ``InvalidArgumentError`` on a rank whose optimizer is of another kind, or has other
+    parameters, than the root's.
     """
     tensors: list[torch.Tensor] = []
     is_root = current().place.rank == root_rank
@@ -355,8 +358,15 @@ def broadcast_optimizer_state(
         process_set,
     )
     if not is_root:
+        own = optimizer.state_dict()
         try:
             optimizer.load_state_dict(_with_tensors(skeleton, tensors))
+            # torch itself takes another kind of optimizer's settings, and misses its own in step().
+            for group in optimizer.param_groups:
+                missing = [name for name in getattr(optimizer, "defaults", ()) if name not in group]
+                if missing:
+                    optimizer.load_state_dict(own)
+                    raise ValueError(f"it has no {', '.join(missing)}: is it of another kind?")
         except (ValueError, KeyError) as error:
             raise InvalidArgumentError(
                 f"rank {root_rank}'s optimizer state does not fit this rank's optimizer: {error}"
