@@ -53,8 +53,8 @@ absl::StatusOr<std::shared_ptr<Channel>> ChannelLoop::Add(UniqueFd socket, Chann
   const MutexLock lock(mutex_);
   const std::uint64_t key = ++last_key_;
   const int fd = socket.get();
-  const auto await = [this, key, fd, reads = entry->reads] {
-    Await(key, fd, reads->load(std::memory_order_relaxed), /*writing=*/true);
+  const auto await = [this, key, fd, interest = entry->interest] {
+    Await(key, fd, *interest, /*writing=*/true);
   };
   if (isolated_ == nullptr) {
     entry->channel = std::make_shared<Channel>(std::move(socket), limits, await);
@@ -75,9 +75,11 @@ absl::StatusOr<std::shared_ptr<Channel>> ChannelLoop::Add(UniqueFd socket, Chann
   return entries_.emplace(key, std::move(entry)).first->second->channel;
 }
 
-void ChannelLoop::Await(std::uint64_t key, int socket, bool reading, bool writing) const noexcept {
+void ChannelLoop::Await(std::uint64_t key, int socket, Interest& interest,
+                        bool writing) const noexcept {
+  const MutexLock lock(interest.mutex);
   epoll_event event{};
-  if (reading) event.events |= EPOLLIN;
+  if (interest.reads) event.events |= EPOLLIN;
   if (writing) event.events |= EPOLLOUT;
   event.data.u64 = key;
   ::epoll_ctl(epoll_.fd(), EPOLL_CTL_MOD, socket, &event);
@@ -149,8 +151,7 @@ void ChannelLoop::Serve(std::uint64_t key, Entry& entry, std::uint32_t happened,
   if (turn.ok()) {
     if (*turn == Turn::kMore) unfinished_[key] |= EPOLLIN;
     if (*turn == Turn::kNoRoom) Pause(key, EPOLLIN);
-    const bool reads = *turn != Turn::kNoRoom;
-    if (entry.reads->exchange(reads, std::memory_order_relaxed) != reads) AwaitAnew(key, entry);
+    if (entry.interest->Set(*turn != Turn::kNoRoom)) AwaitAnew(key, entry);
     return;
   }
   channel.Close();
@@ -202,13 +203,12 @@ absl::StatusOr<ChannelLoop::Turn> ChannelLoop::Read(Entry& entry, bool hung_up, 
 
 void ChannelLoop::Flush(std::uint64_t key, const Entry& entry) {
   Channel& channel = *entry.channel;
-  const bool reads = entry.reads->load(std::memory_order_relaxed);
   const Channel::Flushed done = channel.Flush();
   if (done == Channel::Flushed::kSocketFull) {
-    return Await(key, channel.socket(), reads, /*writing=*/true);
+    return Await(key, channel.socket(), *entry.interest, /*writing=*/true);
   }
   if (done == Channel::Flushed::kTooManyFds) {
-    Await(key, channel.socket(), reads, /*writing=*/false);
+    Await(key, channel.socket(), *entry.interest, /*writing=*/false);
     return Pause(key, EPOLLOUT);
   }
   AwaitAnew(key, entry);
@@ -216,10 +216,9 @@ void ChannelLoop::Flush(std::uint64_t key, const Entry& entry) {
 
 void ChannelLoop::AwaitAnew(std::uint64_t key, const Entry& entry) const {
   const int socket = entry.channel->socket();
-  const bool reads = entry.reads->load(std::memory_order_relaxed);
-  Await(key, socket, reads, /*writing=*/false);
+  Await(key, socket, *entry.interest, /*writing=*/false);
   // Somebody may have begun to wait in between.
-  if (entry.channel->WaitsToSend()) Await(key, socket, reads, /*writing=*/true);
+  if (entry.channel->WaitsToSend()) Await(key, socket, *entry.interest, /*writing=*/true);
 }
 
 }  // namespace ringd

@@ -2,7 +2,6 @@
 #ifndef RINGD_DAEMON_CHANNEL_CHANNEL_LOOP_H_
 #define RINGD_DAEMON_CHANNEL_CHANNEL_LOOP_H_
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -73,11 +73,21 @@ class ChannelLoop {
       ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  // What epoll is asked for, by whoever sends, too: always what is so at the moment.
+  struct Interest {
+    // Whether that is a change.
+    bool Set(bool value) ABSL_LOCKS_EXCLUDED(mutex) {
+      const MutexLock lock(mutex);
+      return std::exchange(reads, value) != value;
+    }
+
+    Mutex mutex;
+    bool reads ABSL_GUARDED_BY(mutex) = true;  // false: what comes waits for room
+  };
   struct Entry {
     std::shared_ptr<Channel> channel;
     ChannelEvents events;
-    // False: what comes waits for room. Relaxed: who sees an old one wakes the thread for nothing.
-    const std::shared_ptr<std::atomic<bool>> reads = std::make_shared<std::atomic<bool>>(true);
+    const std::shared_ptr<Interest> interest = std::make_shared<Interest>();
     std::shared_ptr<const void> room;  // the thread's: for the frame that comes next
   };
   enum class Turn { kDone, kMore, kNoRoom };
@@ -97,7 +107,7 @@ class ChannelLoop {
   static bool HasRoom(Entry& entry);
   void Flush(std::uint64_t key, const Entry& entry);
   // Asks for the socket's readiness.
-  void Await(std::uint64_t key, int socket, bool reading, bool writing) const noexcept;
+  void Await(std::uint64_t key, int socket, Interest& interest, bool writing) const noexcept;
   // Of all that it waits for now.
   void AwaitAnew(std::uint64_t key, const Entry& entry) const;
   // Looks at it again in a moment, for these events.

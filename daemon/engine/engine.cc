@@ -134,6 +134,7 @@ void Engine::SetDraining(bool draining) {
   commands_.Post([this, draining] {
     draining_ = draining;
     if (!draining) return;
+    if (jobs_.empty()) devices_.DropKept();  // none comes
     // Their missing ranks will be refused, so there is nothing to wait for.
     for (const auto& job : jobs_) {
       if (job->state() != Job::State::kJoining) continue;

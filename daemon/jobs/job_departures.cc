@@ -118,6 +118,9 @@ void Job::OnSessionLost(const Session& session, const std::string& reason, bool 
 bool Job::OnExitReport(Rank rank, int pid, const ProcessExit& exit) {
   for (auto& [local_rank, member] : members_) {
     if (member.rank != rank) continue;
+    // A good end is told late, and may be that of who had this number before.
+    const bool is_good = exit.exit_code == 0 && exit.signal == 0;
+    if (is_good && member.session != nullptr) return true;
     member.exit = exit;
     TellDeaths(Clock::now());
     return true;

@@ -71,8 +71,8 @@ void Job::TellDevice(const Session& session, v1::RankDevice device) {
   device.set_why(std::string(CutToLength(device.why(), kMostDeviceWhyBytes)));
   static_assert(KeptCommunicators::kMost <= kMostKept);
   if (session.slab() != nullptr) {
-    for (const KeptCommunicator* const kept :
-         options_.devices->AnnounceKept(member->rank, session.slab()->uuid())) {
+    for (const KeptCommunicator* const kept : options_.devices->kept().Announce(
+             member->rank, options_.size, *session.slab()->gpu(), Clock::now())) {
       v1::KeptCommunicator& told = *device.add_kept();
       told.set_unique_id(kept->id.data(), kept->id.size());
       told.set_launched(kept->launched);

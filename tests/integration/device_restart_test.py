@@ -40,6 +40,30 @@ IDLES = """
 """
 
 
+# Two communicators of the same ranks, which begin at once.
+TWICE = """
+    import time
+
+    from device_trainer import DeviceTrainer
+    from trainer import run, say
+
+
+    def main():
+        trainer = DeviceTrainer()
+        context, size = trainer.context, trainer.size
+        group = context.create_communicator("all of them", list(range(size)))
+        tensors = [trainer.tensor("gradient", [1.0] * 10)]
+        tensors.append(trainer.tensor("gradient", [2.0] * 10, communicator=group))
+        context.wait_all([tensor.all_reduce() for tensor in tensors])
+        assert [tensor.read()[0] for tensor in tensors] == [size, 2.0 * size]
+        say("idles")
+        time.sleep(60)
+
+
+    run(main)
+"""
+
+
 def count(nodes: list[Node], text: str) -> list[int]:
     return [node.output.count(text) for node in nodes]
 
@@ -67,6 +91,8 @@ def test_the_next_job_of_the_name_meets_nobody_anew(cluster: Cluster, layout: li
     # The new ranks' memory, in place of that of those who died.
     assert [device["registered_bytes"] for device in devices_of(cluster)] == registered
     kill(job, 0)
+    # One that comes sooner than its deaths are told meets anew.
+    wait_until(lambda: min(count(nodes, KEPT)) == 2, "all nodes keep it again")
     cluster.start_job(SUM, layout, environment=environment, job_id="again").expect_success()
     assert count(nodes, TAKEN) == [2] * len(nodes)
     # Also after a job that all ranks have left, for a moment.
@@ -87,6 +113,18 @@ def test_slabs_are_given_back_all_the_same(cluster: Cluster) -> None:
         kill(job, 1)
         assert count(nodes, TAKEN) == [incarnation] * 2
         wait_until(lambda: min(count(nodes, KEPT)) == incarnation + 1, "both nodes keep it")  # noqa: B023
+
+
+@pytest.mark.parametrize("layout", [[1, 1], [2]], ids=str)
+def test_one_of_two_communicators_of_the_same_ranks_goes_on(cluster: Cluster, layout: list[int]) -> None:
+    environment = give_gpus(cluster, cuda_devices=max(layout))
+    nodes = cluster.start_nodes(len(layout), device_launch="engine")
+    for incarnation in range(3):
+        job = cluster.start_job(TWICE, layout, environment=environment, job_id="again")
+        job.expect_output('"idles"')
+        assert max(count(nodes, TAKEN)) <= incarnation
+        kill(job, 1)
+        wait_until(lambda: min(count(nodes, KEPT)) >= 2 * (incarnation + 1), "all keep theirs")  # noqa: B023
 
 
 def test_what_was_in_flight_is_not_kept_and_the_next_job_meets_anew(cluster: Cluster) -> None:

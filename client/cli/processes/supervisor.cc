@@ -35,8 +35,8 @@ constexpr milliseconds kGroupsInterval{20};
 // Of what is told of early ends: so many ranks, and again after twice the time, since the others
 // may take theirs to join.
 constexpr std::size_t kMostEarlyEnds = 8;
-constexpr milliseconds kEarlyEndPatience{2000};
-constexpr milliseconds kLongestEarlyEndPatience{64'000};
+constexpr milliseconds kEarlyEndPatience{5000};
+constexpr milliseconds kLongestEarlyEndPatience{80'000};
 // Read from a pipe at once; and what a pipe holds at most.
 constexpr std::size_t kPieceBytes = 65536;
 constexpr int kPiecesInPipe = 16;

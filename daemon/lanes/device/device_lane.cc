@@ -109,7 +109,7 @@ void DeviceLane::Keep(bool in_order) {
   KeptCommunicator kept{id_->unique_id, launched_, options_.ranks, {}};
   for (const LocalRank& rank : ranks_) {
     const SessionSlab& slab = *rank.member.slab;
-    kept.here.push_back({rank.member.rank, slab.uuid(), slab.gpu(), rank.communicator});
+    kept.here.push_back({rank.member.rank, slab.gpu(), rank.communicator});
   }
   room_->Keep(std::move(kept), in_order);
 }
@@ -117,12 +117,13 @@ void DeviceLane::Keep(bool in_order) {
 void DeviceLane::Connect(Clock::time_point now) {
   if (aborted_ || connects_) return;
   if (options_.makes_id && !std::exchange(id_asked_, true)) {
-    const auto kept = room_->kept().Of(options_.ranks);
-    const auto usable = std::ranges::find_if(
-        kept, [this](const KeptCommunicator* one) { return options_.is_kept_by_all(*one); });
-    if (usable != kept.end()) {
-      options_.tell_id((*usable)->id, /*is_kept=*/true);
+    const KeptCommunicator* const kept = room_->kept().Of(options_.ranks, now);
+    if (kept != nullptr && options_.is_kept_by_all(*kept)) {
+      // The job may have another communicator of the same ranks.
+      room_->kept().Name(kept->id);
+      options_.tell_id(kept->id, /*is_kept=*/true);
     } else {
+      room_->DropKept(options_.ranks);  // as all nodes do when they hear the id
       ranks_.front().member.slab->gpu()->CreateId(room_->AddIdRequest(this));
     }
   }

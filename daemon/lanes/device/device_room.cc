@@ -189,6 +189,8 @@ void DeviceRoom::Keep(KeptCommunicator kept, bool in_order) {
                        std::chrono::ceil<std::chrono::seconds>(patience).count(),
                        " s, for the next job of the name"));
   last_forgotten_ = Clock::now();
+  // If it fails it is the store's matter, though its lane may still be there.
+  for (const KeptCommunicator::Local& here : kept.here) communicators_.erase(here.communicator);
   kept_.Add(std::move(kept), last_forgotten_ + patience);
 }
 
@@ -204,6 +206,11 @@ std::optional<KeptCommunicator> DeviceRoom::TakeKept(const NcclIdBytes& id, Devi
 void DeviceRoom::DropKept(const std::vector<Rank>& ranks) {
   last_forgotten_ = Clock::now();
   kept_.Drop(ranks);
+}
+
+void DeviceRoom::DropKept() {
+  last_forgotten_ = Clock::now();
+  kept_.DropAll();
 }
 
 void DeviceRoom::DropExpired(Clock::time_point now, bool has_job) {

@@ -86,15 +86,12 @@ class DeviceRoom {
   // its memory is another job's soon.
   void Keep(KeptCommunicator kept, bool in_order);
   static constexpr std::chrono::seconds kKeptInOrder{3};
-  // What the rank's node is to tell of: kept ones in which it was.
-  std::vector<const KeptCommunicator*> AnnounceKept(Rank rank, const std::string& gpu) {
-    return kept_.Announce(rank, gpu);
-  }
-  const KeptCommunicators& kept() const noexcept { return kept_; }
+  KeptCommunicators& kept() noexcept { return kept_; }
   // The one with this id. What is told of its ranks goes to `events` from now on.
   std::optional<KeptCommunicator> TakeKept(const NcclIdBytes& id, DeviceEvents* events);
-  // These ranks meet anew.
+  // These ranks meet anew; or no job comes.
   void DropKept(const std::vector<Rank>& ranks);
+  void DropKept();
   // Call it now and then. `has_job`: else nobody is about to take what was announced.
   void DropExpired(Clock::time_point now, bool has_job);
 

@@ -25,8 +25,7 @@ inline constexpr std::chrono::seconds kPartingPatience{2};
 // One of them: what the ranks here have of it. All of them are connected, and nothing is in flight.
 struct KeptCommunicator {
   struct Local {
-    int rank = 0;     // NCCL's
-    std::string gpu;  // its UUID
+    int rank = 0;  // NCCL's
     std::shared_ptr<DeviceLauncher> launcher;
     DeviceCommunicatorId communicator;
   };
@@ -43,13 +42,17 @@ struct KeptCommunicator {
 // kept one instead if all ranks have told of it (daemon/lanes/device/README.md).
 //
 // Thread safety: none; the progress thread owns it.
-// Ownership: of the communicators in it: those that are taken are the taker's, all others are let
-//   go in peace by the time of their end.
-// Invariant: what was announced stays until it is taken, has failed, Drop or EndAnnounced.
+// Ownership: of the communicators in it: those that are taken are the taker's, all others are ended
+//   by the time of their end.
+// Invariant: what was announced stays until it is taken, has failed, Drop or EndAnnounced, or for
+//   kAnnounced. Of is about what was announced for kUsable at most, so that other nodes have it
+//   still.
 class KeptCommunicators {
  public:
   // Of a job that makes and drops communicators for ever: the latest ones.
   static constexpr std::size_t kMost = 16;
+  static constexpr std::chrono::minutes kUsable{10};
+  static constexpr std::chrono::minutes kAnnounced{20};
 
   KeptCommunicators() = default;
   KeptCommunicators(const KeptCommunicators&) = delete;
@@ -57,17 +60,22 @@ class KeptCommunicators {
 
   void Add(KeptCommunicator kept, Clock::time_point until);
 
-  // Those in which `rank` of the job was, on this GPU.
-  std::vector<const KeptCommunicator*> Announce(Rank rank, const std::string& gpu);
+  // Those in which `rank` of the job was, on the GPU of this launcher. Those of ranks that a job of
+  // `size` has not are let go.
+  std::vector<const KeptCommunicator*> Announce(Rank rank, int size, const DeviceLauncher& launcher,
+                                                Clock::time_point now);
   // No job is about to take any: those that were announced have their time again.
   void EndAnnounced(Clock::time_point until);
 
-  // Of these ranks, the latest first.
-  std::vector<const KeptCommunicator*> Of(const std::vector<Rank>& ranks) const;
+  // That of these ranks, unless Name was called for it; null: there is none.
+  const KeptCommunicator* Of(const std::vector<Rank>& ranks, Clock::time_point now) const;
+  // It is promised to somebody.
+  void Name(const NcclIdBytes& id);
   std::optional<KeptCommunicator> Take(const NcclIdBytes& id);
 
-  // These ranks have another one now.
+  // These ranks have another one now. Not what was named: that is another communicator's of theirs.
   void Drop(const std::vector<Rank>& ranks);
+  void DropAll();
   // A communicator of one of them has failed, and has been aborted.
   void OnFailed(DeviceCommunicatorId communicator);
   // Lets those go whose time is over.
@@ -79,9 +87,13 @@ class KeptCommunicators {
   struct Entry {
     KeptCommunicator kept;
     Clock::time_point until;
-    bool announced = false;
+    std::optional<Clock::time_point> announced;  // first
+    bool named = false;
   };
 
+  // Nobody is busy with it any more.
+  static void End(const KeptCommunicator& kept);
+  // Other ranks may not be done with what has ended here a moment ago.
   static void LetGo(const KeptCommunicator& kept);
 
   std::list<Entry> all_;  // the latest first

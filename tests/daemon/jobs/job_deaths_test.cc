@@ -84,6 +84,8 @@ TEST_CASE("Job: the first of two deaths is told, also if it is known later how i
 TEST_CASE("Job: a launcher's word of how a rank ended is told at once") {
   Gathering world;
   world.job->OnSessionLost(*world.ranks[0].session, "has gone", /*for_cause=*/false, world.now);
+  // That of who has this number now is another's, or comes too early.
+  CHECK(world.job->OnExitReport(Rank(1), 1, {.exit_code = 0, .signal = 0}));
   CHECK(world.job->OnExitReport(Rank(0), 1, {.exit_code = 0, .signal = 0}));
   CHECK_THAT(world.Cause(), Contains("(train.py?), exited with code 0 before"));
 }
