@@ -339,5 +339,7 @@ def test_sys_exit_out_of_a_context_s_block_leaves_in_order(cluster: Cluster) -> 
     job = cluster.start_job(IN_A_BLOCK, [2])
     assert job.wait() == [0, 3], job.transcript()
     assert "failed: " in job.ranks[0].output, job.transcript()
-    assert "left" in job.ranks[0].output, job.transcript()
-    assert "exited" not in job.ranks[0].output, job.transcript()
+    assert "rank 1 left" in job.ranks[0].output, job.transcript()
+    # Beside that, not in its place.
+    assert "(shutdown; rank 1, pid" in job.ranks[0].output, job.transcript()
+    assert "then exited with code 3" in job.ranks[0].output, job.transcript()
