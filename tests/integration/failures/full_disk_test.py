@@ -70,7 +70,8 @@ def test_a_private_ringd_that_can_not_even_write_its_log_says_why(disk: Path) ->
     fill(disk, 1)  # for the key
     result = run("--", "true", prepare=f"mount --bind {disk} /tmp\n")
     assert result.returncode == 3, result.stderr
-    expect_words(result.stderr, "while it started; no space is left on the disk of /tmp/ringd-", "logged nothing")
+    words = ("while it started; no space is left on the disk of /tmp/ringd-", "logged nothing")
+    expect_words(result.stderr, *words)
 
 
 @as_root
