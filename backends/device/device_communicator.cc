@@ -108,7 +108,7 @@ DeviceCommunicator::Verdict DeviceCommunicator::Offer(DeviceBucket* bucket, Cloc
   if (in_flight_.size() >= kMostInFlight) return Verdict::kLater;
   // Also before one that is refused here: other ranks may launch theirs.
   if (registered_ != nullptr && !registered_->has_agreed()) {
-    if (!std::exchange(is_agreeing_, true)) agree_deadline_ = bucket->deadline;
+    registered_->BeginAgreeing(bucket->deadline);
     return Verdict::kLater;
   }
   Bucket made;
@@ -242,26 +242,11 @@ absl::Status DeviceCommunicator::Connect(Clock::time_point now) {
       absl::StrCat("NCCL's ranks have not met in time: of ", size_, " some never came"));
 }
 
-// NCCL is asked, and the GPU, as for a bucket; the first one waits meanwhile.
-absl::Status DeviceCommunicator::Agree(Clock::time_point now) {
-  const NcclCommunicator::State state = nccl_->Poll();
-  if (state == NcclCommunicator::State::kFailed) return nccl_->status();
-  if (state == NcclCommunicator::State::kReady) {
-    if (auto status = registered_->Agree(); !status.ok()) return status;
-    is_agreeing_ = !registered_->has_agreed();
-    has_news_ = !is_agreeing_;
-  }
-  if (!is_agreeing_ || now < agree_deadline_) return absl::OkStatus();
-  return absl::DeadlineExceededError(
-      absl::StrCat("the ", size_, " ranks have not agreed in time whether their memory is ",
-                   "registered with NCCL: this rank is in it, some other is not"));
-}
-
 absl::Status DeviceCommunicator::Advance(Clock::time_point now,
                                          std::vector<DeviceBucketEnded>* ended) {
   if (phase_ == Phase::kFailed || phase_ == Phase::kLeaving) return absl::OkStatus();
   if (phase_ == Phase::kConnecting) return Connect(now);
-  if (is_agreeing_) return Agree(now);
+  if (is_agreeing()) return registered_->AdvanceAgreeing(now);
   if (launching_) {
     if (auto status = FinishLaunch(now); !status.ok()) return status;
   } else if (nccl_->Poll() == NcclCommunicator::State::kFailed) {
@@ -346,7 +331,7 @@ void DeviceCommunicator::Fail(const absl::Status& status, std::vector<DeviceBuck
   phase_ = Phase::kFailed;
   failure_ = status;
   failed_at_ = Clock::now();
-  is_agreeing_ = false;
+  if (registered_ != nullptr) registered_->StopAgreeing();
   nccl_->BeginAbort(status.message());
   std::move(in_flight_.begin(), in_flight_.end(), std::back_inserter(lingering_));
   in_flight_.clear();

@@ -72,13 +72,13 @@ class DeviceCommunicator {
   Phase phase() const noexcept { return phase_; }
   const std::shared_ptr<NcclCommunicator>& nccl() const noexcept { return nccl_; }
   bool is_launching() const noexcept {
-    return launching_.has_value() || (is_agreeing_ && registered_->is_launching());
+    return launching_.has_value() || (registered_ != nullptr && registered_->is_launching());
   }
   bool has_work() const noexcept {
-    return launching_.has_value() || is_agreeing_ || !in_flight_.empty();
+    return launching_.has_value() || is_agreeing() || !in_flight_.empty();
   }
   // Whether the ranks have agreed since it was asked last; nccl() describes what is registered.
-  bool TakeAgreed() noexcept { return std::exchange(has_news_, false); }
+  bool TakeAgreed() noexcept { return registered_ != nullptr && registered_->TakeAgreed(); }
   // Ok, or the fatal error of CUDA's that a call has met: as CudaStatus says, kAborted.
   const absl::Status& device_error() const noexcept { return device_error_; }
   // The same, and asks the GPU now: NCCL says no more of it than "unhandled CUDA error".
@@ -129,6 +129,7 @@ class DeviceCommunicator {
   DeviceCommunicator(const Parts& parts, DeviceCommunicatorId id, CudaStream stream)
       : parts_(parts), id_(id), stream_(std::move(stream)), tables_(parts.gpu.context, stream_) {}
 
+  bool is_agreeing() const noexcept { return registered_ != nullptr && registered_->is_agreeing(); }
   absl::Status CheckPoints(const DeviceBucket& bucket) const;
   const std::vector<TimelineMark>& MarksOf(const std::vector<TimelinePoint>& points);
   // Also remembers a fatal error.
@@ -138,7 +139,6 @@ class DeviceCommunicator {
   absl::Status LaunchFirstHalf(Bucket* bucket);
   absl::Status LaunchSecondHalf(Bucket* bucket);
   absl::Status Connect(Clock::time_point now);
-  absl::Status Agree(Clock::time_point now);
   absl::Status FinishLaunch(Clock::time_point now);
   absl::Status Collect(Clock::time_point now, std::vector<DeviceBucketEnded>* ended);
   absl::Status CheckDeadline(Clock::time_point now) const;
@@ -155,9 +155,6 @@ class DeviceCommunicator {
   MoveTables tables_;
   std::shared_ptr<NcclCommunicator> nccl_;
   std::unique_ptr<RegisteredBuffers> registered_;  // null: nothing is to be registered
-  bool is_agreeing_ = false;
-  bool has_news_ = false;  // of what is registered
-  Clock::time_point agree_deadline_;
   int size_ = 1;
   Clock::time_point connect_deadline_;
   Phase phase_ = Phase::kConnecting;

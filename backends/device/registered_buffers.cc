@@ -27,6 +27,23 @@ absl::StatusOr<std::unique_ptr<RegisteredBuffers>> RegisteredBuffers::Create(con
   return made;
 }
 
+absl::Status RegisteredBuffers::AdvanceAgreeing(Clock::time_point now) {
+  const NcclCommunicator::State state = nccl_->Poll();
+  if (state == NcclCommunicator::State::kFailed) return nccl_->status();
+  if (state == NcclCommunicator::State::kReady) {
+    if (auto status = Agree(); !status.ok()) return status;
+  }
+  if (has_agreed()) {
+    deadline_.reset();
+    has_news_ = true;
+    return absl::OkStatus();
+  }
+  if (now < *deadline_) return absl::OkStatus();
+  return absl::DeadlineExceededError(
+      absl::StrCat("the ", parts_.size, " ranks have not agreed in time whether their memory is ",
+                   "registered with NCCL: this rank is in it, some other is not"));
+}
+
 absl::Status RegisteredBuffers::Agree() {
   switch (step_) {
     case Step::kTry:

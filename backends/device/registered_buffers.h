@@ -19,6 +19,7 @@
 #include "backends/device/device_bucket.h"
 #include "backends/device/device_slabs.h"
 #include "backends/nccl/nccl_communicator.h"
+#include "proto/base/clock.h"
 
 namespace ringd {
 
@@ -54,12 +55,22 @@ class RegisteredBuffers {
 
   void Use(NcclCommunicator* nccl) noexcept { nccl_ = nccl; }
 
-  // The next step of registering and agreeing. All ranks of the communicator do that, or none.
-  //   Not ok: the communicator has to be failed. Precondition: NCCL is ready.
-  absl::Status Agree();
   bool has_agreed() const noexcept { return step_ == Step::kAgreed; }
+  // The ranks begin to agree, by the deadline of the bucket that waits for it. All ranks of the
+  // communicator do that, or none. No effect if they have begun.
+  void BeginAgreeing(Clock::time_point deadline) {
+    if (!deadline_) deadline_ = deadline;
+  }
+  bool is_agreeing() const noexcept { return deadline_.has_value(); }
   // For NCCL to put the all-reduce on the stream; then the ranks wait for each other.
-  bool is_launching() const noexcept { return step_ == Step::kLaunching; }
+  bool is_launching() const noexcept { return is_agreeing() && step_ == Step::kLaunching; }
+  // Asks NCCL and the GPU, and goes on with registering and agreeing.
+  //   Not ok: the communicator has to be failed. Precondition: is_agreeing().
+  absl::Status AdvanceAgreeing(Clock::time_point now);
+  // The communicator has failed.
+  void StopAgreeing() noexcept { deadline_.reset(); }
+  // Whether they have agreed since it was asked last; NCCL describes what is registered.
+  bool TakeAgreed() noexcept { return std::exchange(has_news_, false); }
 
   // Before a bucket is launched: registers the slabs of its tensors that are new, if the ranks have
   // agreed to. Calls nothing otherwise.
@@ -85,6 +96,8 @@ class RegisteredBuffers {
 
   explicit RegisteredBuffers(const Parts& parts) : parts_(parts) {}
 
+  // The next step. Precondition: NCCL is ready.
+  absl::Status Agree();
   absl::Status RegisterAll();
   absl::Status RegisterSlab(DeviceSlabId id);
   absl::Status Deregister(const Registered& one);
@@ -95,6 +108,8 @@ class RegisteredBuffers {
   const Parts parts_;
   NcclCommunicator* nccl_ = nullptr;
   Step step_ = Step::kTry;
+  std::optional<Clock::time_point> deadline_;  // while the ranks agree
+  bool has_news_ = false;
   bool is_on_ = false;
   absl::Status tried_;  // why this rank can't
   // The number that the ranks reduce: 1 if this rank can, else 0.

@@ -226,7 +226,7 @@ absl::Status NcclCommunicator::Broadcast(std::uint64_t send, std::uint64_t recei
   });
 }
 
-absl::Status NcclCommunicator::Launch(const char* name, Collective collective) {
+absl::Status NcclCommunicator::Call(const char* name, Function function, absl::Status* result) {
   Shared& shared = *shared_;
   const State state = Poll();
   if (state == State::kInProgress) {
@@ -234,54 +234,49 @@ absl::Status NcclCommunicator::Launch(const char* name, Collective collective) {
   }
   if (state == State::kFailed || !shared.BeginCall()) return shared.status_now();
   NcclComm* const comm = shared.Comm();
-  const NcclResult result = collective(*shared.api, comm);
-  if (result == kNcclSuccess || result == kNcclInProgress) {
-    shared.EndCall();
-    return absl::OkStatus();
-  }
-  const absl::Status failure = NcclStatus(*shared.api, comm, name, result);
+  // Before EndCall: an abort frees the communicator, of which NCCL tells its last error.
+  *result = NcclStatus(*shared.api, comm, name, function(*shared.api, comm));
   shared.EndCall();
-  return shared.Fail(failure);
+  return absl::OkStatus();
+}
+
+absl::Status NcclCommunicator::Launch(const char* name, Function function) {
+  const auto begin = [&function](const NcclApi& api, NcclComm* comm) {
+    const NcclResult answer = function(api, comm);
+    return answer == kNcclInProgress ? kNcclSuccess : answer;
+  };
+  absl::Status result;
+  if (auto status = Call(name, begin, &result); !status.ok()) return status;
+  return result.ok() ? result : shared_->Fail(result);
 }
 
 absl::StatusOr<NcclRegistration> NcclCommunicator::Register(std::uint64_t address,
                                                             std::size_t bytes) {
-  Shared& shared = *shared_;
-  const State state = Poll();
-  if (state == State::kInProgress) {
-    return absl::FailedPreconditionError("the communicator's last call has not ended yet");
-  }
-  if (state == State::kFailed || !shared.BeginCall()) return shared.status_now();
-  NcclComm* const comm = shared.Comm();
   NcclRegistration made{nullptr, bytes};
-  const NcclResult result =
-      shared.api->ncclCommRegister(comm, PointerOf(address), bytes, &made.handle);
-  const absl::Status status = NcclStatus(*shared.api, comm, "ncclCommRegister", result);
-  shared.EndCall();
-  if (!status.ok()) return absl::UnimplementedError(status.message());
+  const auto function = [&](const NcclApi& api, NcclComm* comm) {
+    return api.ncclCommRegister(comm, PointerOf(address), bytes, &made.handle);
+  };
+  absl::Status result;
+  if (auto status = Call("ncclCommRegister", function, &result); !status.ok()) return status;
+  if (!result.ok()) return absl::UnimplementedError(result.message());
   if (made.handle == nullptr) {
     return absl::UnimplementedError(
         "NCCL registers no memory here, or NCCL_LOCAL_REGISTER is set to 0");
   }
-  const MutexLock lock(shared.mutex);
-  shared.registered_bytes += bytes;
+  const MutexLock lock(shared_->mutex);
+  shared_->registered_bytes += bytes;
   return made;
 }
 
 absl::Status NcclCommunicator::Deregister(const NcclRegistration& registration) {
-  Shared& shared = *shared_;
-  const State state = Poll();
-  if (state == State::kInProgress) {
-    return absl::FailedPreconditionError("the communicator's last call has not ended yet");
-  }
-  if (state == State::kFailed || !shared.BeginCall()) return shared.status_now();
-  NcclComm* const comm = shared.Comm();
-  const NcclResult result = shared.api->ncclCommDeregister(comm, registration.handle);
-  const absl::Status status = NcclStatus(*shared.api, comm, "ncclCommDeregister", result);
-  shared.EndCall();
-  if (!status.ok()) return shared.Fail(status);
-  const MutexLock lock(shared.mutex);
-  shared.registered_bytes -= registration.bytes;
+  const auto function = [&](const NcclApi& api, NcclComm* comm) {
+    return api.ncclCommDeregister(comm, registration.handle);
+  };
+  absl::Status result;
+  if (auto status = Call("ncclCommDeregister", function, &result); !status.ok()) return status;
+  if (!result.ok()) return shared_->Fail(result);
+  const MutexLock lock(shared_->mutex);
+  shared_->registered_bytes -= registration.bytes;
   return absl::OkStatus();
 }
 
@@ -291,20 +286,8 @@ void NcclCommunicator::NoteNotRegistered(absl::string_view why) {
 }
 
 absl::Status NcclCommunicator::BeginFinalize() {
-  Shared& shared = *shared_;
-  const State state = Poll();
-  if (state == State::kInProgress) {
-    return absl::FailedPreconditionError("the communicator's last call has not ended yet");
-  }
-  if (state == State::kFailed || !shared.BeginCall()) return shared.status_now();
-  NcclComm* const comm = shared.Comm();
-  const NcclResult result = shared.api->ncclCommFinalize(comm);
-  absl::Status status;
-  if (result != kNcclInProgress) {
-    status = NcclStatus(*shared.api, comm, "ncclCommFinalize", result);
-  }
-  shared.EndCall();
-  return status.ok() ? status : shared.Fail(status);
+  return Launch("ncclCommFinalize",
+                [](const NcclApi& api, NcclComm* comm) { return api.ncclCommFinalize(comm); });
 }
 
 void NcclCommunicator::BeginDestroy() { BeginEnd("the communicator has been left", true); }

@@ -174,8 +174,12 @@ class NcclCommunicator {
  private:
   struct Shared;  // what the aborting thread needs when this object has gone
 
-  using Collective = absl::FunctionRef<NcclResult(const NcclApi& api, NcclComm* comm)>;
-  absl::Status Launch(const char* name, Collective collective);
+  using Function = absl::FunctionRef<NcclResult(const NcclApi& api, NcclComm* comm)>;
+  // Calls a function of NCCL's; `result` is what that answers, as NcclStatus says. Not ok: it was
+  // not called, since the communicator is not ready or has failed.
+  absl::Status Call(const char* name, Function function, absl::Status* result);
+  // The same of one that may answer "in progress", and without which the communicator has failed.
+  absl::Status Launch(const char* name, Function function);
   void BeginEnd(absl::string_view reason, bool is_finalized);
 
   explicit NcclCommunicator(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}

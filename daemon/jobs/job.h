@@ -273,9 +273,7 @@ class Job {
   void TellWhoseDevicesAreAwaited(Clock::time_point now);
   // Whether the session may have this tensor, which is in device memory.
   static absl::Status CheckOnDevice(const Session& session, const Registration& registration);
-  // The ranks of it that are on this node, of its membership.
-  static const std::vector<MemberRank>& OursOf(const CommunicatorPart& part);
-  // One of those; null: none has.
+  // Of its ranks on this node; null: none has.
   const Member* WhoHasLeft(const CommunicatorPart& part) const;
   void OnCommunicatorDropped(CommunicatorPart& part, int rank, Clock::time_point now);
   // The coordinator: the rank, of this node, has no such communicator any more.

@@ -184,12 +184,8 @@ void Job::AnswerAsks(const std::function<bool(const Ask&)>& fits, const absl::St
   for (Ask& ask : answered) ask.done(status, reply);
 }
 
-const std::vector<MemberRank>& Job::OursOf(const CommunicatorPart& part) {
-  return part.membership->nodes[static_cast<std::size_t>(part.membership->self.value())].ranks;
-}
-
 const Job::Member* Job::WhoHasLeft(const CommunicatorPart& part) const {
-  for (const MemberRank& rank : OursOf(part)) {
+  for (const MemberRank& rank : part.membership->own().ranks) {
     const auto found = members_.find(rank.local_rank);
     if (found != members_.end() && found->second.left) return &found->second;
   }
@@ -222,7 +218,7 @@ void Job::OnCommunicatorMade(std::uint32_t number, const v1::CommunicatorMade& m
     const absl::Status why = absl::AbortedError(
         absl::StrCat("communicator '", part->name, "': ", NameOf(*gone), ", left job '",
                      options_.job_id, "' (shutdown) while it was made"));
-    for (const MemberRank& rank : OursOf(*part)) TellDropped(number, rank.rank);
+    for (const MemberRank& rank : part->membership->own().ranks) TellDropped(number, rank.rank);
     AnswerAsks(fits, why, {});
     return;
   }

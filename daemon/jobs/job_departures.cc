@@ -119,8 +119,7 @@ bool Job::OnExitReport(Rank rank, int pid, const ProcessExit& exit) {
   for (auto& [local_rank, member] : members_) {
     if (member.rank != rank) continue;
     // A good end is told late, and may be that of who had this number before.
-    const bool is_good = exit.exit_code == 0 && exit.signal == 0;
-    if (is_good && member.session != nullptr) return true;
+    if (exit.ok() && member.session != nullptr) return true;
     member.exit = exit;
     TellDeaths(Clock::now());
     return true;
@@ -157,9 +156,9 @@ void Job::LookAtLeavers() {
 std::string Job::DescribeLeaversEnd(const std::vector<int>& ranks) const {
   std::string text;
   for (const auto& [local_rank, member] : members_) {
-    const bool ended_badly =
-        member.exit.has_value() && (member.exit->exit_code != 0 || member.exit->signal != 0);
-    if (!ended_badly || std::ranges::find(ranks, member.rank.value()) == ranks.end()) continue;
+    if (!member.exit.has_value() || member.exit->ok() ||
+        std::ranges::find(ranks, member.rank.value()) == ranks.end())
+      continue;
     absl::StrAppend(&text, "; ", NameOf(member), ", then ", DescribeExit(*member.exit));
   }
   return text;

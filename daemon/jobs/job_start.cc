@@ -13,7 +13,7 @@
 namespace ringd {
 
 bool Job::ListsOurRanks(const Membership& membership) const {
-  const auto& ranks = membership.nodes[static_cast<std::size_t>(membership.self.value())].ranks;
+  const auto& ranks = membership.own().ranks;
   if (membership.size() != options_.size || ranks.size() != members_.size()) return false;
   return std::equal(ranks.begin(), ranks.end(), members_.begin(),
                     [](const MemberRank& listed, const auto& ours) {
@@ -54,7 +54,7 @@ absl::StatusOr<JobCommunicator::Way> Job::MakeWay(
 }
 
 absl::Status Job::Begin(CommunicatorPart& part) {
-  const std::vector<MemberRank>& ours = OursOf(part);
+  const std::vector<MemberRank>& ours = part.membership->own().ranks;
   std::vector<std::shared_ptr<Session>> sessions;
   for (const MemberRank& rank : ours) {
     const auto member = members_.find(rank.local_rank);

@@ -10,6 +10,8 @@ namespace ringd {
 struct ProcessExit {
   int exit_code = 0;  // meaningful if signal is 0
   int signal = 0;
+
+  bool ok() const noexcept { return exit_code == 0 && signal == 0; }
 };
 
 // "was killed by signal 9 (Killed)", "exited with code 1".

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/processes/early_ends.h"
 #include "client/cli/processes/line_assembler.h"
 #include "client/cli/processes/output_sink.h"
 #include "client/cli/processes/process_groups.h"
@@ -32,11 +33,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLeftoverGrace{500};
 // How often to look whether they are there: each look reads all of /proc.
 constexpr milliseconds kGroupsInterval{20};
-// Of what is told of early ends: so many ranks, and again after twice the time, since the others
-// may take theirs to join.
-constexpr std::size_t kMostEarlyEnds = 8;
-constexpr milliseconds kEarlyEndPatience{5000};
-constexpr milliseconds kLongestEarlyEndPatience{80'000};
 // Read from a pipe at once; and what a pipe holds at most.
 constexpr std::size_t kPieceBytes = 65536;
 constexpr int kPiecesInPipe = 16;
@@ -55,12 +51,6 @@ struct Stream {
   std::string log_path;
   LineAssembler lines;
   OutputSink* sink;
-};
-
-struct EarlyEnd {
-  RankEnd end;
-  Clock::time_point look_at;
-  milliseconds patience = kEarlyEndPatience;
 };
 
 struct RankProcess {
@@ -90,7 +80,7 @@ class Supervisor {
     while (running_ > 0) {
       Wait(NextDeadline());
       CollectEnds();
-      TellEarlyEnds();
+      if (running_ > 0) early_ends_.Tell(Clock::now(), options_.on_early_end);
       Escalate();
     }
     EndLeftovers();
@@ -149,22 +139,9 @@ class Supervisor {
 
   Clock::time_point NextDeadline() const {
     if (stage_ != Stage::kRunning) return next_step_;
-    Clock::time_point next = options_.time_limit.value_or(Clock::now() + std::chrono::hours(1));
-    for (const EarlyEnd& early : early_ends_) next = std::min(next, early.look_at);
-    return next;
-  }
-
-  // At a run's end all ranks end. One that has ended well while others go on may be awaited; unless
-  // it has left something behind that is the rank.
-  void TellEarlyEnds() {
-    const Clock::time_point now = Clock::now();
-    std::erase_if(early_ends_, [&](EarlyEnd& early) {
-      if (now < early.look_at || running_ == 0) return false;
-      early.patience *= 2;
-      early.look_at = now + early.patience;
-      if (!AnyAlive({early.end.pid}, SIGTERM)) options_.on_early_end(early.end);
-      return early.patience > kLongestEarlyEndPatience;
-    });
+    const Clock::time_point limit =
+        options_.time_limit.value_or(Clock::now() + std::chrono::hours(1));
+    return std::min(limit, early_ends_.next().value_or(limit));
   }
 
   // Waits for output, signals or the deadline, and handles the first two.
@@ -274,9 +251,7 @@ class Supervisor {
 
   void TakeEnd(const RankEnd& end) {
     outcome_.ends.push_back(end);
-    if (end.end.ok() && stage_ == Stage::kRunning && early_ends_.size() < kMostEarlyEnds) {
-      early_ends_.push_back({end, Clock::now() + kEarlyEndPatience});
-    }
+    if (end.end.ok() && stage_ == Stage::kRunning) early_ends_.Note(end, Clock::now());
     if (end.end.ok() || end.signalled_by_us) return;
     options_.on_failure(end);
     if (outcome_.first_failure.has_value()) return;
@@ -392,7 +367,7 @@ class Supervisor {
   std::optional<Clock::time_point> told_to_end_;  // since when; nullopt: nobody was
   int told_by_ = 0;                               // the signal that all ranks got last
   bool interrupted_ = false;                      // a signal came to ringctl
-  std::vector<EarlyEnd> early_ends_;              // while it is kRunning
+  EarlyEnds early_ends_;                          // while it is kRunning
   RunOutcome outcome_;
 };
 

@@ -214,7 +214,7 @@ void JobCommunicator::ReportIfReady(TensorHandle handle, Clock::time_point now) 
     return;
   }
   std::vector<RankMeta> reports;
-  const auto& ranks = membership_->nodes[static_cast<std::size_t>(membership_->self.value())].ranks;
+  const auto& ranks = membership_->own().ranks;
   for (std::size_t m = 0; m < members_.size(); ++m) {
     const Registration& registration = *tensor.queues[m].front().submission.registration;
     reports.push_back(RankMeta{ranks[m].rank, registration.meta});
@@ -376,7 +376,7 @@ absl::Status JobCommunicator::Start(const StartOperation& start, Clock::time_poi
   }
   const TensorMeta& meta = HeadOf(start.tensors->front()).meta;
   int root_member = -1;
-  const auto& ranks = membership_->nodes[static_cast<std::size_t>(membership_->self.value())].ranks;
+  const auto& ranks = membership_->own().ranks;
   for (std::size_t m = 0; m < ranks.size(); ++m) {
     if (ranks[m].rank == meta.root_rank) root_member = static_cast<int>(m);
   }

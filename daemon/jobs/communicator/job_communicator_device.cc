@@ -167,7 +167,7 @@ std::vector<DeviceLane::Description> JobCommunicator::DescribeDevices() const {
   std::vector<DeviceLane::Description> all;
   if (device_lane_ != nullptr) all = device_lane_->Describe();
   if (!has_tensors_by_host_) return all;
-  const auto& ranks = membership_->nodes[static_cast<std::size_t>(membership_->self.value())].ranks;
+  const auto& ranks = membership_->own().ranks;
   for (std::size_t member = 0; member < members_.size(); ++member) {
     const Session& session = *members_[member];
     const bool has_slab = session.slab() != nullptr;

@@ -126,7 +126,7 @@ std::optional<std::string> JobCommunicator::InFlightOf(int member) const {
 }
 
 absl::Status JobCommunicator::CheckNobodyLeft(const StartOperation& start) const {
-  const MemberNode& node = membership_->nodes[static_cast<std::size_t>(membership_->self.value())];
+  const MemberNode& node = membership_->own();
   for (const TensorHandle handle : *start.tensors) {
     const Tensor& tensor = tensors_[handle.value()];
     for (std::size_t m = 0; m < tensor.queues.size(); ++m) {

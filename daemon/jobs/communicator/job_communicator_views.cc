@@ -90,7 +90,7 @@ MemberCounters JobCommunicator::CountersOf(int member) const noexcept {
 
 absl::StatusOr<std::string> JobCommunicator::DescribeMismatch(
     std::uint32_t tensor, std::span<const std::uint32_t> metas) const {
-  const auto& node = membership_->nodes[static_cast<std::size_t>(membership_->self.value())];
+  const auto& node = membership_->own();
   const std::optional<std::string> name = lane_->NameOf(tensor);
   if (!name.has_value() || metas.size() != node.ranks.size()) {
     return absl::InvalidArgumentError("no such tensor or description");

@@ -64,6 +64,8 @@ struct Membership {
   RingChoice ring;
   RankExchangeOffer rank_exchange;
 
+  // This node. Precondition: it has a place.
+  const MemberNode& own() const noexcept { return nodes[static_cast<std::size_t>(self.value())]; }
   int node_count() const noexcept { return static_cast<int>(nodes.size()); }
   int size() const noexcept;
   bool Homogeneous() const noexcept;

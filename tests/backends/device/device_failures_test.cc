@@ -21,12 +21,6 @@ using std::chrono::seconds;
 constexpr auto kDeadline = absl::StatusCode::kDeadlineExceeded;
 constexpr auto kAborted = absl::StatusCode::kAborted;
 
-Environment With(Environment settings = {}) {
-  settings["RINGD_EMULATOR_CUDA_KERNELS"] = kMoveKernels;
-  settings["RINGD_EMULATOR_NCCL_MAX_DELAY_US"] = "200";
-  return settings;
-}
-
 // Two tensors apart, so that they are packed; due in `time`.
 DeviceBucket Due(std::uint64_t value, milliseconds time) {
   DeviceBucket bucket = BucketOf({TensorAt(0, 0, 3), TensorAt(64, 64, 3)}, value);

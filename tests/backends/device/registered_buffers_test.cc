@@ -14,19 +14,11 @@ namespace ringd {
 namespace {
 
 using emulator::Child;
-using emulator::Environment;
 using emulator::NcclRank;
 using emulator::RunRanks;
 using std::chrono::milliseconds;
 
 constexpr std::uint64_t kGranule = 2 << 20;
-
-Environment With(const Environment& more = {}) {
-  Environment all = {{"RINGD_EMULATOR_CUDA_KERNELS", kMoveKernels},
-                     {"RINGD_EMULATOR_NCCL_MAX_DELAY_US", "200"}};
-  all.insert(more.begin(), more.end());
-  return all;
-}
 
 // Two tensors in `slab`: in one piece on rank 0, which sends them from there, and not on others,
 // which pack them.

@@ -29,6 +29,14 @@ inline constexpr std::size_t kSlabBytes = 1 << 20;
 inline constexpr std::size_t kFusionBytes = 64 << 10;
 inline constexpr std::chrono::seconds kPatience{10};
 
+// Of ranks whose buckets are packed, with `more`.
+inline emulator::Environment With(const emulator::Environment& more = {}) {
+  emulator::Environment settings = {{"RINGD_EMULATOR_CUDA_KERNELS", kMoveKernels},
+                                    {"RINGD_EMULATOR_NCCL_MAX_DELAY_US", "200"}};
+  settings.insert(more.begin(), more.end());
+  return settings;
+}
+
 // Thread safety: one thread.
 class TestedGpu {
  public:

@@ -10,16 +10,8 @@ namespace ringd {
 namespace {
 
 using emulator::Child;
-using emulator::Environment;
 using emulator::NcclRank;
 using emulator::RunRanks;
-
-Environment With(const Environment& more = {}) {
-  Environment settings = {{"RINGD_EMULATOR_CUDA_KERNELS", kMoveKernels},
-                          {"RINGD_EMULATOR_NCCL_MAX_DELAY_US", "200"}};
-  settings.insert(more.begin(), more.end());
-  return settings;
-}
 
 TensorMeta Of(DataType type, ReduceOp op, std::int64_t count) {
   TensorMeta meta;
