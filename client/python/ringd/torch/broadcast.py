@@ -362,8 +362,11 @@ def broadcast_optimizer_state(
         try:
             optimizer.load_state_dict(_with_tensors(skeleton, tensors))
             # torch itself takes another kind of optimizer's settings, and misses its own in step().
-            for group in optimizer.param_groups:
-                missing = [name for name in getattr(optimizer, "defaults", ()) if name not in group]
+            # What a group had before counts: loading puts names into LBFGS's defaults that no
+            # group of it has.
+            defaults = getattr(optimizer, "defaults", ())
+            for before, group in zip(own["param_groups"], optimizer.param_groups, strict=True):
+                missing = [name for name in defaults if name in before and name not in group]
                 if missing:
                     optimizer.load_state_dict(own)
                     raise ValueError(f"it has no {', '.join(missing)}: is it of another kind?")
