@@ -9,7 +9,10 @@ namespace {
 
 // Firewalls forget connections that are silent for some minutes.
 constexpr int kKeepAliveIdleSeconds = 60;
-constexpr int kUnacknowledgedMilliseconds = 30'000;
+
+// A lost host is noticed sooner, by the control streams. A stopped engine reads nothing, and its
+// ringd ends it after 30 s by default: that comes first.
+constexpr int kUnacknowledgedMilliseconds = 40'000;
 
 void Set(int fd, int level, int option, int value) noexcept {
   ::setsockopt(fd, level, option, &value, sizeof(value));

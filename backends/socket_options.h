@@ -21,7 +21,7 @@ inline constexpr std::uint32_t kSharedUnsentBytes = 64 * 1024;
 inline constexpr std::uint32_t kReceiveWindowBytes = 16 * 1024 * 1024;
 
 // What every connection between nodes has: it sends at once, is not forgotten by firewalls while it
-// is silent, and ends when the other host does not acknowledge for 30 s. What the kernel refuses
+// is silent, and ends when the other host does not acknowledge for 40 s. What the kernel refuses
 // stays as it was: that makes the way slower, not wrong.
 void SetUpConnection(int fd, const CongestionControl& congestion_control) noexcept;
 

@@ -19,6 +19,9 @@ namespace {
 
 // How long each part may take to tell its peers that the engine stops.
 constexpr Clock::duration kGoodbye = std::chrono::seconds(2);
+
+// A ringd sees within a second that an engine's time is up, and ends it within some more.
+constexpr Clock::duration kEndOfStoppedEngine = std::chrono::seconds(5);
 // Descriptors of a session's frame, without and with a pidfd.
 constexpr std::size_t kSessionFds = 4;
 // Of a start's.
@@ -245,8 +248,11 @@ absl::Status EngineService::StartEngine(const v1::EngineStart& start, std::vecto
     if (!opened.ok()) return opened.status();
     rank_exchange = *std::move(opened);
   }
+  SocketPeerNetworkOptions peers;
+  // The ringd of a stopped engine's node ends it first, and says so.
+  peers.stream.process_patience = config->engine_patience + kEndOfStoppedEngine;
   absl::StatusOr<std::unique_ptr<SocketPeerNetwork>> network =
-      SocketPeerNetwork::Create(remote_->control(), {});
+      SocketPeerNetwork::Create(remote_->control(), peers);
   if (!network.ok()) return network.status();
   network_ = *std::move(network);
   EngineOptions options = MakeOptions(start, *config);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "daemon/sessions/registration_account.h"
 #include "proto/base/clock.h"
 #include "proto/rpc/admin.pb.h"
+#include "proto/rpc/peer.pb.h"
 #include "proto/rpc/plan.pb.h"
 #include "proto/rpc/stall.pb.h"
 
@@ -33,9 +35,10 @@ struct CommunicatorPart {
 
   // How long a tensor must have waited before the coordinator is asked again.
   std::chrono::nanoseconds next_stall_report{};
-  Clock::time_point stalled_since;      // what waited longest when that was looked at last
-  Clock::time_point stall_reported_at;  // when this node has asked last
-  v1::Plan plan;                        // as the coordinator told it last
+  Clock::time_point stalled_since;       // what waited longest when that was looked at last
+  Clock::time_point stall_reported_at;   // when this node has asked last
+  std::optional<v1::StallReport> asked;  // then, until there is a verdict
+  v1::Plan plan;                         // as the coordinator told it last
   v1::StallVerdict verdict;
   Clock::time_point verdict_at;
   // Of the verdict's ranks those of this node, by member: what they had submitted then.

@@ -1,6 +1,7 @@
 // Waiting too long: this node asks the coordinator who is missing, answers the coordinator's
 // inquiries, and passes the verdict to the ranks that wait.
 #include <algorithm>
+#include <cstdio>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -16,9 +17,29 @@ namespace {
 constexpr std::chrono::seconds kJoinWarning{5};
 
 constexpr std::size_t kTensorsReported = 16;
+// The coordinator waits a second for the nodes' answers.
+constexpr std::chrono::seconds kVerdictPatience{2};
 // Of what a stall is shown with.
 constexpr std::size_t kWhyBytes = 4096;
 constexpr int kTensorsShown = 16;
+
+// The verdict of a coordinator that gives none, `since` it was asked.
+v1::StallVerdict BlameCoordinator(const MemberNode& coordinator, const v1::StallReport& asked,
+                                  std::chrono::nanoseconds since) {
+  v1::StallVerdict verdict;
+  verdict.set_waiting_seconds(asked.waiting_seconds() +
+                              std::chrono::duration<double>(since).count());
+  char waited[32];
+  std::snprintf(waited, sizeof(waited), "%.1f s", verdict.waiting_seconds());
+  verdict.set_why(absl::StrCat("ringd on ", DescribeNode(coordinator), " does not answer"));
+  verdict.set_text(absl::StrCat("waiting since ", waited, ": ", verdict.why()));
+  for (const std::string& name : asked.tensors()) {
+    v1::StalledTensor& stalled = *verdict.add_tensors();
+    stalled.set_name(name);
+    stalled.add_waits_for(coordinator.name);
+  }
+  return verdict;
+}
 
 }  // namespace
 
@@ -44,6 +65,12 @@ void Job::CheckStalls(CommunicatorPart& part, Clock::time_point now) {
     part.next_stall_report = report_after;
   }
   part.stalled_since = oldest;
+  if (part.asked.has_value() && now - part.stall_reported_at >= kVerdictPatience) {
+    OnStallVerdict(
+        part,
+        BlameCoordinator(membership_->nodes.front(), *part.asked, now - part.stall_reported_at),
+        now);
+  }
   const bool too_late = deadline.count() > 0 && now - oldest >= deadline;
   // A first warning after the warning time, then when twice as much has passed, and so on.
   if (!too_late && (now - oldest < part.next_stall_report || link_ == nullptr)) return;
@@ -64,7 +91,8 @@ void Job::CheckStalls(CommunicatorPart& part, Clock::time_point now) {
                      std::chrono::duration<double>(deadline).count(), " s: ",
                      // Not its text, which says since when as it was when it was asked for.
                      known ? part.verdict.why()
-                           : std::string("the coordinator could not say for whom it waits"))));
+                           : absl::StrCat("ringd on ", DescribeNode(membership_->nodes.front()),
+                                          " could not say for whom it waits"))));
     return;
   }
   part.next_stall_report = 2 * (now - oldest);
@@ -78,6 +106,7 @@ void Job::CheckStalls(CommunicatorPart& part, Clock::time_point now) {
   }
   message.mutable_stall_report()->set_waiting_seconds(
       std::chrono::duration<double>(now - oldest).count());
+  part.asked = message.stall_report();
   link_->Send(std::move(message));
 }
 
@@ -137,6 +166,7 @@ void Job::OnStallVerdict(CommunicatorPart& part, const v1::StallVerdict& verdict
   if (part.communicator == nullptr) return;
   part.verdict = verdict;
   part.verdict_at = now;
+  part.asked.reset();
   part.awaited_here.clear();
   for (std::size_t m = 0; m < part.positions.size(); ++m) {
     const int place = static_cast<int>(m);

@@ -120,25 +120,37 @@ PeerStream::Look PeerStream::LookAfter(Clock::time_point now) {
   if (is_closed) {
     if (!closed_since_.has_value()) closed_since_ = now;
     const Clock::time_point due = *closed_since_ + limits_.close_grace;
-    return {now >= due, due};
+    return {now >= due, "it does not hang up", due};
   }
   if (pinged_.has_value() && heard_ > *pinged_) pinged_.reset();
   if (pinged_.has_value()) {
     const Clock::time_point due = *pinged_ + limits_.keepalive_timeout;
-    if (now < due) return {false, due};
+    if (now < due) return {false, nullptr, due};
     // What it takes from us is a sign of life as well: the ping may be far behind.
-    if (unacknowledged >= unacknowledged_) return {true, due};
-    unacknowledged_ = unacknowledged;
-    pinged_ = now;
-    return {false, now + limits_.keepalive_timeout};
+    if (unacknowledged > 0 && unacknowledged >= unacknowledged_) {
+      return {true, "its host does not answer", due};
+    }
+    if (unacknowledged > 0) {
+      unacknowledged_ = unacknowledged;
+      pinged_ = now;
+      return {false, nullptr, now + limits_.keepalive_timeout};
+    }
+    if (now - heard_ >= limits_.process_patience) {
+      return {true, "its host answers, the process does not", due};
+    }
+    return Ping(now);
   }
   const Clock::time_point due = heard_ + limits_.keepalive_interval;
-  if (now < due) return {false, due};
+  if (now < due) return {false, nullptr, due};
+  return Ping(now);
+}
+
+PeerStream::Look PeerStream::Ping(Clock::time_point now) {
   pinged_ = now;
-  if (!Send(EncodePeerFrame(PeerFrameKind::kPing, {}))) return {true, now};
+  if (!Send(EncodePeerFrame(PeerFrameKind::kPing, {}))) return {true, "it takes nothing", now};
   const MutexLock lock(mutex_);
   unacknowledged_ = UnacknowledgedLocked();
-  return {false, now + limits_.keepalive_timeout};
+  return {false, nullptr, now + limits_.keepalive_timeout};
 }
 
 void PeerStream::QueueLocked(std::string frame) {

@@ -25,10 +25,13 @@ struct PeerStreamLimits {
   std::size_t max_outgoing_bytes = std::size_t{64} << 20;
 
   // A connection on which nothing was received for the interval is probed. It is lost if nothing
-  // has come within the timeout either, and the other side has acknowledged none of what waits for
-  // it. Their sum is the time in which a silent loss is noticed.
+  // has come within the timeout either, and the other host has acknowledged none of what waits for
+  // it. Their sum is the time in which the silent loss of a host, or of the way to it, is noticed.
   std::chrono::milliseconds keepalive_interval{1000};
   std::chrono::milliseconds keepalive_timeout{2500};
+  // While the other host acknowledges, and only the process there says nothing: it is stopped, or
+  // starved, and the ringd there ends it in its own time. Lost after so much silence.
+  std::chrono::nanoseconds process_patience = std::chrono::seconds(35);
 
   // How long a closed stream may take to send what it holds, and the other side to hang up, before
   // it is cut.
@@ -82,13 +85,15 @@ class PeerStream {
   }
 
   struct Look {
-    bool is_over = false;  // silent for too long, or closed for long enough
+    bool is_over = false;       // silent for too long, or closed for long enough
+    const char* why = nullptr;  // if it is
     Clock::time_point next = Clock::time_point::max();  // look again then
   };
   // Pings if that is due.
   Look LookAfter(Clock::time_point now) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  Look Ping(Clock::time_point now) ABSL_LOCKS_EXCLUDED(mutex_);
   void QueueLocked(std::string frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropLocked() noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WriteLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -285,7 +285,7 @@ void PeerStreams::LookAfterAll(Clock::time_point now) {
     if (full_.contains(entry->id)) entry->stream->Heard(now);
     const PeerStream::Look look = entry->stream->LookAfter(now);
     if (look.is_over) {
-      Lose(*entry, "it does not answer");
+      Lose(*entry, look.why);
     } else {
       next_look_ = std::min(next_look_, look.next);
     }

@@ -1,5 +1,7 @@
 // Jobs of two nodes and their coordinator that lose ranks or each other: what all ranks hear in the
 // end. The test plays the network, and decides what arrives first.
+#include <sys/socket.h>
+
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstddef>
@@ -42,6 +44,7 @@ struct Node {
     options.communicator = CommunicatorId(7);
     options.next_communicator = [] { return CommunicatorId(8); };
     options.start_timeout = std::chrono::seconds(100);
+    options.stall_warning = std::chrono::seconds(5);
     job = std::make_unique<Job>(options, transport.get(), now);
     job->UseLink(std::make_unique<RecordingLink>(sent));
     v1::JoinRequest request;
@@ -67,6 +70,14 @@ struct Node {
     submission.source = arena.data();
     submission.destination = arena.data();
     return submission;
+  }
+
+  // All that the rank has been told.
+  std::string Told() const {
+    std::string told(std::size_t{1} << 14, '\0');
+    const ssize_t got = ::recv(rank.own_end.get(), told.data(), told.size(), MSG_DONTWAIT);
+    told.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
+    return told;
   }
 
   std::unique_ptr<Transport> transport;
@@ -210,6 +221,43 @@ TEST_CASE("Job: a coordinator that does not answer is not waited for without end
   tick(milliseconds(1000) + AgreedCause::kPatience);
   CHECK(world.Ended(1));
   CHECK_THAT(world.CauseAt(1), Contains("rank 1, pid 1 on node1"));
+}
+
+TEST_CASE("Job: that the coordinator does not say for whom ranks wait, they are told") {
+  World world;
+  Node& node = world.nodes[1];
+  const auto tick = [&](milliseconds time) { node.job->Tick(world.now + time); };
+  node.Told();
+  tick(milliseconds(5001));
+  REQUIRE_FALSE(node.sent.empty());
+  REQUIRE(node.sent.back().has_stall_report());
+  SECTION("it answers") {
+    v1::CoordinatorMessage message;
+    message.mutable_stall_verdict()->set_text("waiting since 5.1 s: for somebody");
+    message.mutable_stall_verdict()->add_tensors()->set_name("t");
+    node.job->OnCoordinatorMessage(message, world.now + milliseconds(5100));
+    CHECK_THAT(node.Told(), Contains("for somebody"));
+    tick(milliseconds(7100));
+    CHECK(node.Told().empty());
+  }
+  SECTION("it does not, and is asked again") {
+    tick(milliseconds(7000));
+    CHECK(node.Told().empty());
+    tick(milliseconds(7001));
+    CHECK_THAT(node.Told(),
+               Contains("rank 1 is waiting since 7.0 s: ringd on node0 (rank 0) does not answer"));
+    v1::QueuesReply queues;
+    node.job->Describe(&queues, world.now + milliseconds(7001));
+    REQUIRE(queues.queues(0).pending(0).waits_for_size() == 1);
+    CHECK(queues.queues(0).pending(0).waits_for(0) == "node0");
+    node.sent.clear();
+    tick(milliseconds(10'000));
+    CHECK(node.sent.empty());
+    tick(milliseconds(14'100));
+    REQUIRE(node.sent.size() == 1);
+    CHECK(node.sent[0].has_stall_report());
+    CHECK(world.nodes[1].job->state() == Job::State::kRunning);
+  }
 }
 
 // Its rank announces what it has submitted and leaves; then the other node has it as well.
