@@ -247,8 +247,12 @@ def test_a_job_that_is_not_there_is_not_taken_for_an_idle_node(cluster: Cluster)
     wait_for_all(job.ranks, "in flight")
     for query, what in (("jobs", "ranks"), ("comms", "communicators"), ("queues", "ranks")):
         answer = cluster.ringctl(query, "--job", "nope")
+        assert answer.returncode == 1
+        assert cluster.ringctl(query, "--job", "nope", "--json").returncode == 1
         assert answer.stdout == f"No {what} of a job 'nope' on this node.\n"
-        expect_words(cluster.ringctl(query, "--job", "there").stdout, "there")
+        found = cluster.ringctl(query, "--job", "there")
+        assert found.returncode == 0
+        expect_words(found.stdout, "there")
 
 
 @pytest.mark.parametrize("layout", [[2], [1, 1]], ids=str)

@@ -75,6 +75,18 @@ ORDER = """
     assert not hvd.is_initialized()
 """
 
+# Rank 2 takes its time.
+MISSING = """
+    import os
+    import time
+    import ringd.torch as hvd
+
+    hvd.init()
+    while hvd.rank() == 2 and not os.path.exists(os.environ["GO"]):
+        time.sleep(0.01)
+    hvd.remove_process_set(hvd.add_process_set([0, 1]))
+"""
+
 
 def ranks_on(nodes: int, ranks: int = 3) -> list[int]:
     """All on one node, or on one each."""
@@ -118,3 +130,13 @@ def test_ranks_that_add_sets_in_another_order_are_told_who(cluster: Cluster, nod
     words = job.transcript()
     assert words.count("asks for a set of ranks 0, 1, but rank 1 asks for something else") == 2, words
     assert "rank 1 asks for a set of ranks 1, 2, but ranks 0, 2 ask for something else" in words, words
+
+
+def test_ranks_that_wait_for_one_that_adds_no_set_are_told_so(cluster: Cluster) -> None:
+    cluster.start_nodes(1, stall_warning="1s")
+    go = cluster.folder / "go"
+    job = cluster.start_job(MISSING, [3], environment={"GO": str(go)})
+    for rank in job.ranks[:2]:
+        rank.expect_output("has not submitted 'add_process_set or remove_process_set'")
+    go.touch()
+    job.expect_success()

@@ -196,29 +196,44 @@ std::string UnknownOption(const CLI::App& command, absl::string_view typed) {
                       " --help");
 }
 
+// The command that is given first, or null.
+const CLI::App* FindCommand(const CLI::App& app, std::span<const std::string> arguments) {
+  const auto all = app.get_subcommands([](const CLI::App*) { return true; });
+  const auto named = std::find_if(all.begin(), all.end(), [&](const CLI::App* command) {
+    return !arguments.empty() && command->get_name() == arguments.front();
+  });
+  return named == all.end() ? nullptr : *named;
+}
+
+// How to ask for help: the command's own, if one was given.
+std::string HelpOf(const CLI::App& app, std::span<const std::string> arguments) {
+  const CLI::App* const command = FindCommand(app, arguments);
+  return command == nullptr ? "ringctl --help"
+                            : absl::StrCat("ringctl ", command->get_name(), " --help");
+}
+
 // What is wrong with a word that nobody takes: no command, or an option that the command has not.
 std::optional<std::string> ExplainUnknownWord(const CLI::App& app,
                                               std::span<const std::string> arguments) {
   if (arguments.empty()) return {};
   const absl::string_view first = arguments.front();
-  const auto all = app.get_subcommands([](const CLI::App*) { return true; });
-  const auto named = std::find_if(all.begin(), all.end(), [&](const CLI::App* command) {
-    return command->get_name() == first;
-  });
-  if (named == all.end()) {
+  const CLI::App* const named = FindCommand(app, arguments);
+  if (named == nullptr) {
     if (absl::StartsWith(first, "-")) {
       return absl::StrCat("a command is missing beside ", absl::StrJoin(arguments, " "),
                           "; see ringctl --help");
     }
     std::vector<std::string> names;
-    for (const CLI::App* command : all) names.push_back(command->get_name());
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+      names.push_back(command->get_name());
+    }
     return absl::StrCat("there is no command ", first, DidYouMean(first, names),
                         "; see ringctl --help");
   }
   for (const absl::string_view argument : arguments.subspan(1)) {
     const std::string name(argument.substr(0, argument.find('=')));
-    if (absl::StartsWith(name, "-") && (*named)->get_option_no_throw(name) == nullptr) {
-      return UnknownOption(**named, argument);
+    if (absl::StartsWith(name, "-") && named->get_option_no_throw(name) == nullptr) {
+      return UnknownOption(*named, argument);
     }
   }
   return {};
@@ -359,9 +374,9 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
   } catch (const CLI::ExtrasError& error) {
     return absl::InvalidArgumentError(
         ExplainUnknownWord(app, in_order)
-            .value_or(absl::StrCat(error.what(), "; see ringctl --help")));
+            .value_or(absl::StrCat(error.what(), "; see ", HelpOf(app, in_order))));
   } catch (const CLI::ParseError& error) {
-    return absl::InvalidArgumentError(absl::StrCat(error.what(), "; see ringctl --help"));
+    return absl::InvalidArgumentError(absl::StrCat(error.what(), "; see ", HelpOf(app, in_order)));
   }
   for (const auto& [query, command] : queries) {
     if (!command->parsed()) continue;
@@ -387,7 +402,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
     if (!status.ok()) return status;
   } else if (!behind_dashes.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("not expected: ", behind_dashes.front(), "; see ringctl --help"));
+        absl::StrCat("not expected: ", behind_dashes.front(), "; see ", HelpOf(app, in_order)));
   }
   if (line.action == CommandLine::Action::kHelp) {
     return absl::InvalidArgumentError("a command is missing; see ringctl --help");

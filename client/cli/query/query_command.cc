@@ -53,7 +53,7 @@ struct Presentation {
 struct Presented {
   std::string text;
   std::string warnings;
-  bool is_known = true;  // not an empty list for which nobody who knows has answered
+  bool is_found = true;  // not an empty list of one job, or for which an engine has not answered
 };
 
 const auto& RowsOf(const v1::JobsReply& reply) { return reply.jobs(); }
@@ -65,13 +65,17 @@ template <typename Reply>
 bool IsKnown(const Reply& reply) {
   return !RowsOf(reply).empty() || reply.unanswered().empty();
 }
+template <typename Reply>
+bool IsFound(const Reply& reply, const QueryOptions& options) {
+  return !RowsOf(reply).empty() || (options.job_id.empty() && IsKnown(reply));
+}
 
 template <typename Reply, typename Render>
 absl::StatusOr<Presented> Present(const absl::StatusOr<Reply>& reply, const Render& render,
-                                  const Presentation& presentation) {
+                                  const QueryOptions& options, const Presentation& presentation) {
   if (!reply.ok()) return reply.status();
   Presented presented;
-  if constexpr (requires { reply->unanswered(); }) presented.is_known = IsKnown(*reply);
+  if constexpr (requires { reply->unanswered(); }) presented.is_found = IsFound(*reply, options);
   if (presentation.json) {
     presented.text = ToJson(*reply, presentation.one_line);
     return presented;
@@ -101,9 +105,9 @@ absl::StatusOr<Presented> Ask(AdminClient& client, const QueryOptions& options,
   const Clock::time_point deadline = Clock::now() + kQueryTimeout;
   switch (options.query) {
     case Query::kStatus:
-      return Present(client.GetStatus(deadline), &RenderStatus, how);
+      return Present(client.GetStatus(deadline), &RenderStatus, options, how);
     case Query::kGpus:
-      return Present(client.GetGpus(Clock::now() + kGpusTimeout), &RenderGpus, how);
+      return Present(client.GetGpus(Clock::now() + kGpusTimeout), &RenderGpus, options, how);
     case Query::kJobs:
       return Present(
           client.ListJobs(options.job_id, options.ended, deadline),
@@ -111,7 +115,7 @@ absl::StatusOr<Presented> Ask(AdminClient& client, const QueryOptions& options,
             return RenderRows(options, "ranks", reply,
                               [&] { return RenderJobs(reply, options.ended, look); });
           },
-          how);
+          options, how);
     case Query::kCommunicators:
       return Present(
           client.ListCommunicators(options.job_id, deadline),
@@ -120,14 +124,14 @@ absl::StatusOr<Presented> Ask(AdminClient& client, const QueryOptions& options,
               return options.plan ? RenderPlans(reply, look) : RenderCommunicators(reply, look);
             });
           },
-          how);
+          options, how);
     case Query::kQueues:
       return Present(
           client.ListQueues(options.job_id, deadline),
           [&](const v1::QueuesReply& reply, const Look& look) {
             return RenderRows(options, "ranks", reply, [&] { return RenderQueues(reply, look); });
           },
-          how);
+          options, how);
   }
   return absl::InternalError("no such query");
 }
@@ -158,7 +162,7 @@ int QueryCommand(const QueryOptions& options) {
     if (watch && !terminal && !options.json) text += "\n";
     if (const int code = Print(text); code != kDone) return code;
     std::fputs(answer->warnings.c_str(), stderr);
-    if (!watch) return answer->is_known ? kDone : kFailed;
+    if (!watch) return answer->is_found ? kDone : kFailed;
     std::this_thread::sleep_for(std::chrono::duration<double>(options.watch_seconds));
   }
 }

@@ -172,6 +172,15 @@ TEST_CASE("ringctl's command line: what was probably meant is said") {
   CHECK_THAT(Problem({"status", "--socket", "/s", "more"}), Contains("more"));
 }
 
+TEST_CASE("ringctl's command line: an error names the help of the command that was given") {
+  CHECK_THAT(Problem({"jobs", "--job"}), Contains("; see ringctl jobs --help"));
+  CHECK_THAT(Problem({"trace", "--seconds", "x"}), Contains("; see ringctl trace --help"));
+  CHECK_THAT(Problem({"status", "more"}), Contains("; see ringctl status --help"));
+  CHECK_THAT(Problem({"status", "--", "more"}), Contains("; see ringctl status --help"));
+  CHECK_THAT(Problem({"stauts"}), Contains("; see ringctl --help"));
+  CHECK_THAT(Problem({}), Contains("; see ringctl --help"));
+}
+
 TEST_CASE("ringctl's command line: run understands -np, but leaves the program's alone") {
   for (const std::vector<const char*>& arguments :
        std::vector<std::vector<const char*>>{{"run", "-np", "3", "x", "-np", "5"},

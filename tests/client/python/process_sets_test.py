@@ -50,13 +50,13 @@ class Account:
 
     def submit_awaited(self, registration: int, source: int, destination: int) -> int:
         spec = self.live[registration]
-        if not spec.name.startswith("process_sets."):
+        if "add_process_set" not in spec.name:
             return self.submit(registration, source, destination)
         numbers = (ctypes.c_int64 * SIZE).from_address(destination)
         own = numbers[self.place.rank]
         assert list(numbers) == [own if rank == self.place.rank else 0 for rank in range(SIZE)]
         for rank in range(SIZE):
-            if spec.name == "process_sets.request":
+            if spec.name == "add_process_set or remove_process_set":
                 numbers[rank] = own + (rank in self.asks_otherwise)
             elif rank != self.place.rank:
                 numbers[rank] = rank in self.has_trouble

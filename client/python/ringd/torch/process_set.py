@@ -324,18 +324,23 @@ def _create(job: Job, number: int, process_set: ProcessSet) -> Communicator:
     return Communicator(made, process_set.size())
 
 
+#: As which a rank that has not called them is told to be waited for. One for both: ranks that
+#: call one of them each hear so.
+_CALL = "add_process_set or remove_process_set"
+
+
 def _gathered(job: Job, name: str, own: int) -> list[int]:
     """Each rank's number, by rank; blocks until all have called it."""
     numbers = torch.zeros(job.place.size, dtype=torch.int64, device="cpu")
     numbers[job.place.rank] = own
-    spec = allreduce_spec(numbers, f"process_sets.{name}", ReduceOp.SUM, 1.0, 1.0)
+    spec = allreduce_spec(numbers, name, ReduceOp.SUM, 1.0, 1.0)
     return synchronize(start(job, numbers, [(spec, numbers, numbers)], awaited=True)).tolist()
 
 
 def _agree(job: Job, request: str, words: str) -> None:
     """``InvalidArgumentError``, on all ranks, if one of them does not ask for `request`."""
     digest = hashlib.blake2b(request.encode(), digest_size=7).digest()
-    requests = _gathered(job, "request", int.from_bytes(digest, "little"))
+    requests = _gathered(job, _CALL, int.from_bytes(digest, "little"))
     own = requests[job.place.rank]
     others = [rank for rank, asked in enumerate(requests) if asked != own]
     if others:
@@ -348,4 +353,4 @@ def _agree(job: Job, request: str, words: str) -> None:
 
 def _ranks_that(job: Job, own: bool) -> list[int]:
     """For which ranks it is so."""
-    return [rank for rank, so in enumerate(_gathered(job, "outcome", int(own))) if so]
+    return [rank for rank, so in enumerate(_gathered(job, f"outcome of {_CALL}", int(own))) if so]
