@@ -6,15 +6,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
-#include <optional>
 #include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "client/cli/views/suggestion.h"
+#include "client/cli/command_line/usage_error.h"
 #include "proto/types/job_weight.h"
 
 namespace ringd::cli {
@@ -170,73 +168,6 @@ std::vector<CompletedCommand> DescribeCommands(const CLI::App& app) {
     commands.push_back(std::move(described));
   }
   return commands;
-}
-
-// "--ranks" and the like, of a command or of ringctl itself.
-std::vector<std::string> LongOptions(const CLI::App& command) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) {
-      names.push_back(absl::StrCat("--", name));
-    }
-  }
-  return names;
-}
-
-// "; did you mean 'status'?", or nothing.
-std::string DidYouMean(absl::string_view typed, std::span<const std::string> known) {
-  const std::string meant = Suggestion(typed, known);
-  return meant.empty() ? "" : absl::StrCat("; did you mean ", meant, "?");
-}
-
-std::string UnknownOption(const CLI::App& command, absl::string_view typed) {
-  const absl::string_view name = typed.substr(0, typed.find('='));
-  return absl::StrCat(command.get_name(), " has no option ", name,
-                      DidYouMean(name, LongOptions(command)), "; see ringctl ", command.get_name(),
-                      " --help");
-}
-
-// The command that is given first, or null.
-const CLI::App* FindCommand(const CLI::App& app, std::span<const std::string> arguments) {
-  const auto all = app.get_subcommands([](const CLI::App*) { return true; });
-  const auto named = std::find_if(all.begin(), all.end(), [&](const CLI::App* command) {
-    return !arguments.empty() && command->get_name() == arguments.front();
-  });
-  return named == all.end() ? nullptr : *named;
-}
-
-// How to ask for help: the command's own, if one was given.
-std::string HelpOf(const CLI::App& app, std::span<const std::string> arguments) {
-  const CLI::App* const command = FindCommand(app, arguments);
-  return command == nullptr ? "ringctl --help"
-                            : absl::StrCat("ringctl ", command->get_name(), " --help");
-}
-
-// What is wrong with a word that nobody takes: no command, or an option that the command has not.
-std::optional<std::string> ExplainUnknownWord(const CLI::App& app,
-                                              std::span<const std::string> arguments) {
-  if (arguments.empty()) return {};
-  const absl::string_view first = arguments.front();
-  const CLI::App* const named = FindCommand(app, arguments);
-  if (named == nullptr) {
-    if (absl::StartsWith(first, "-")) {
-      return absl::StrCat("a command is missing beside ", absl::StrJoin(arguments, " "),
-                          "; see ringctl --help");
-    }
-    std::vector<std::string> names;
-    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-      names.push_back(command->get_name());
-    }
-    return absl::StrCat("there is no command ", first, DidYouMean(first, names),
-                        "; see ringctl --help");
-  }
-  for (const absl::string_view argument : arguments.subspan(1)) {
-    const std::string name(argument.substr(0, argument.find('=')));
-    if (absl::StartsWith(name, "-") && named->get_option_no_throw(name) == nullptr) {
-      return UnknownOption(*named, argument);
-    }
-  }
-  return {};
 }
 
 // `arguments` with the command in front, where options stand before it; as they are without one.
