@@ -44,7 +44,14 @@ absl::StatusOr<std::unique_ptr<Context>> Context::Open(const Options& options) {
   bool nobody_there = false;
   absl::StatusOr<Attachment> attachment = AttachToRingd(
       options.socket, options.no_ringd_advice, Clock::now() + kAttachDeadline, &nobody_there);
-  if (nobody_there && options.may_be_alone) return OpenAlone(options);
+  if (!attachment.ok() && options.may_be_alone) {
+    // One that drains, hangs, or does not admit this user is nobody's need here.
+    if (!nobody_there) {
+      options.on_warning(
+          absl::StrCat(attachment.status().message(), ". This one rank goes on alone, without it"));
+    }
+    return OpenAlone(options);
+  }
   if (!attachment.ok()) return attachment.status();
   if (!options.start_warning.empty()) options.on_warning(options.start_warning);
   std::unique_ptr<ControlChannel> control =

@@ -146,6 +146,38 @@ def test_a_trainer_without_launcher_works_alone(computer: Computer, user: int) -
     assert ended.output == "alone 1\n"
 
 
+@pytest.mark.parametrize(
+    ("before", "trainer", "why"),
+    [
+        ("ringctl drain", "", "is draining"),
+        ("", f"setpriv --reuid={USER} --regid={USER} --clear-groups", "allowed_users"),
+        ("kill -STOP $ringd", "", "/run/ringd/ringd.sock"),
+    ],
+    ids=["drains", "does not admit", "is stopped"],
+)
+def test_a_trainer_alone_goes_on_without_a_ringd_that(
+    computer: Computer, before: str, trainer: str, why: str
+) -> None:
+    program = computer.write("sum.py", SUM)
+    ended = computer.run(
+        f"""
+        mkdir /run/ringd
+        ringd --config /dev/null 2>/run/work/ringd.log & ringd=$!
+        for _ in $(seq 600); do [ -S /run/ringd/ringd.sock ] && break; sleep 0.1; done
+        {before}
+        {trainer} python {program}
+        code=$?
+        kill -CONT $ringd; kill $ringd; wait $ringd
+        exit $code
+        """
+    )
+    assert ended.wait() == 0, ended.output
+    warning, summed = ended.output.splitlines()[-2:]
+    assert warning.startswith("ringd: ") and why in warning, ended.output
+    assert warning.endswith("This one rank goes on alone, without it"), ended.output
+    assert summed == "summed 1 [1.0, 1.0, 1.0]"
+
+
 def test_a_socket_that_somebody_has_named_is_not_passed_over(computer: Computer) -> None:
     program = computer.write("sum.py", SUM)
     ended = computer.run(f"RINGD_SOCKET=/run/home/ringd.sock python {program}")
