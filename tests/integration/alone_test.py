@@ -173,7 +173,8 @@ def test_a_trainer_alone_goes_on_without_a_ringd_that(
     )
     assert ended.wait() == 0, ended.output
     warning, summed = ended.output.splitlines()[-2:]
-    assert warning.startswith("ringd: ") and why in warning, ended.output
+    assert warning.startswith("ringd: "), ended.output
+    assert why in warning, ended.output
     assert warning.endswith("This one rank goes on alone, without it"), ended.output
     assert summed == "summed 1 [1.0, 1.0, 1.0]"
 
