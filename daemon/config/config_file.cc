@@ -39,12 +39,16 @@ absl::StatusOr<std::string> ValueText(absl::string_view key, const toml::node& n
   if (const auto* value = node.as_string()) return value->get();
   if (const auto* value = node.as_boolean()) return std::string(value->get() ? "true" : "false");
   if (const auto* value = node.as_integer()) {
-    // 0o660 stands for bits, and the table reads bits in octal.
     const Setting* setting = FindSetting(key);
-    const bool octal = setting != nullptr && setting->kind == SettingKind::kMode;
-    return octal && value->get() >= 0
-               ? absl::StrFormat("%o", static_cast<std::uint64_t>(value->get()))
-               : absl::StrCat(value->get());
+    if (setting == nullptr || setting->kind != SettingKind::kMode)
+      return absl::StrCat(value->get());
+    // 0o660 stands for bits, and the table reads bits in octal. 660 would be other bits.
+    if (value->flags() != toml::value_flags::format_as_octal || value->get() < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("permission bits are in quotation marks, or octal: \"", value->get(),
+                       "\" or 0o", value->get()));
+    }
+    return absl::StrFormat("%o", static_cast<std::uint64_t>(value->get()));
   }
   if (const auto* value = node.as_floating_point()) return absl::StrCat(value->get());
   if (const auto* value = node.as_array()) return ListText(*value);

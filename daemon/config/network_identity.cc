@@ -87,6 +87,12 @@ std::vector<std::string> ResolveHost(const std::string& host) {
   return addresses;
 }
 
+// Or a zone: a colon, and no IPv6 address.
+bool HasPort(const std::string& host) {
+  in6_addr address{};
+  return absl::StrContains(host, ':') && ::inet_pton(AF_INET6, host.c_str(), &address) != 1;
+}
+
 std::string HostName() {
   char name[HOST_NAME_MAX + 1] = {};
   return gethostname(name, sizeof(name) - 1) == 0 && name[0] != '\0' ? name : "localhost";
@@ -170,6 +176,12 @@ absl::Status ResolveNetwork(Config& config, absl::string_view rdma_devices) {
     }
     peer->host = found->address;
     config.peer_address = FormatHostPort(*peer);
+  }
+  if (IsWildcard(config.advertised_host) || HasPort(config.advertised_host)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("advertised_host = \"", config.advertised_host,
+                     "\" is refused: it has to be an address of this node, or a name that stands "
+                     "for one, without a port"));
   }
   if (config.advertised_host.empty()) {
     config.advertised_host = IsWildcard(peer->host) ? HostName() : peer->host;

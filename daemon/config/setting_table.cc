@@ -76,7 +76,8 @@ std::vector<Setting> MakeTable() {
       {"peer_interface", Kind::kText, &C::peer_interface,
        "serve other ringds on this network interface's address, with peer_address' port"},
       {"advertised_host", Kind::kText, &C::advertised_host,
-       "what other ringds are told to connect to; empty: peer_address' host"},
+       "which of this node's addresses other ringds are told, where an interface has several or "
+       "peer_address is a wildcard; empty: peer_address' host"},
       {"cluster_key_file", Kind::kPath, &C::cluster_key_file,
        "file with a key that all ringds of the cluster share, 32 bytes or more, which only ringd's "
        "user may read; empty: none"},
@@ -150,7 +151,7 @@ std::vector<Setting> MakeTable() {
        "how long a start waits until peer_interface and data_interfaces exist and have a carrier "
        "and an address; 0: not at all",
        0, Nanos(hours(1))},
-      {"data_interfaces", Kind::kList, &C::data_interfaces,
+      {"data_interfaces", Kind::kOrder, &C::data_interfaces,
        "network interfaces for data between nodes, which they share, each in a network of its own; "
        "an RDMA device is used through UCX; empty: the one of peer_address"},
       {"streams_per_neighbour", Kind::kCountOrAuto, &C::streams_per_neighbour,

@@ -240,6 +240,8 @@ class Job {
     std::vector<int> ranks;
     bool by_order = false;
     CreateCommunicatorCallback done;
+    std::optional<Clock::time_point> since;  // the first tick after it
+    std::chrono::nanoseconds told_after{};   // the last warning
   };
 
   Member* Find(const Session& session);
@@ -330,6 +332,9 @@ class Job {
   void CheckStalls(CommunicatorPart& part, Clock::time_point now);
   // To ranks that wait for others to join, every few seconds.
   void TellWhatJoinsWaitFor(Clock::time_point now);
+  std::string WhatJoinsWaitFor() const;
+  // To ranks that wait for a communicator, ever more rarely.
+  void TellWhatAsksWaitFor(Clock::time_point now);
   static std::chrono::nanoseconds NextReportAfter(const CommunicatorPart& part,
                                                   const v1::StallVerdict& verdict,
                                                   Clock::time_point now);

@@ -168,7 +168,7 @@ void Job::CreateCommunicator(const Session& session, const v1::CreateCommunicato
   const auto patience = std::chrono::ceil<std::chrono::milliseconds>(options_.start_timeout);
   ask.set_timeout_ms(request.timeout_ms() > 0 ? request.timeout_ms()
                                               : static_cast<std::uint32_t>(patience.count()));
-  asks_.push_back({rank, request.name(), ranks, request.by_order(), std::move(done)});
+  asks_.push_back({rank, request.name(), ranks, request.by_order(), std::move(done), {}, {}});
   link_->Send(std::move(message));
 }
 

@@ -274,7 +274,7 @@ bool Job::AnswersForLeavers() const noexcept {
 bool Job::NeedsTicks() const noexcept {
   if (state_ == State::kJoining || rank_exchange_setup_ != nullptr || agreed_.pending() ||
       AnswersForLeavers() || agreement_.anyone_waits() || !trace_gatherings_.empty() ||
-      !trace_inquiries_.empty()) {
+      !trace_inquiries_.empty() || !asks_.empty()) {
     return true;
   }
   if (world_.communicator != nullptr && !world_.communicator->Idle()) return true;
@@ -307,15 +307,24 @@ void Job::Tick(Clock::time_point now) {
   TellDeaths(now);
   TellWhatJoinsWaitFor(now);
   if (state_ == State::kJoining && now >= start_deadline_) {
-    Fail(absl::DeadlineExceededError(
-        absl::StrCat("job '", options_.job_id, "' could not start: the coordinator at ",
-                     options_.rendezvous, " has not answered; on ", options_.node_name, " ",
-                     members_.size(), " of ", options_.local_size, " local ranks joined")));
+    const absl::Status late = absl::DeadlineExceededError(
+        absl::StrCat("job '", options_.job_id, "' could not start within ",
+                     std::chrono::duration<double>(options_.start_timeout).count(),
+                     " s: it waits for ", WhatJoinsWaitFor(), "; on ", options_.node_name, " ",
+                     members_.size(), " of ", options_.local_size, " local ranks joined"));
+    // The coordinator, if it has been heard of, can say more.
+    const bool is_heard = options_.coordinates_here || !gathering_.missing_ranks().empty();
+    if (link_ == nullptr || !is_heard) {
+      Fail(late);
+    } else if (agreed_.Propose(late)) {
+      TellCoordinator(late);
+    }
   }
   if (const auto unanswered = agreed_.Unanswered(now)) FailLocally(*unanswered);
   if (state_ != State::kRunning || agreed_.pending()) return;
   trace_gatherings_.EndLate(now);
   TellWhoseDevicesAreAwaited(now);
+  TellWhatAsksWaitFor(now);
   if (world_.communicator != nullptr) Tick(world_, now);
   if (state_ != State::kRunning || agreed_.pending()) return;
   TickParts(now);

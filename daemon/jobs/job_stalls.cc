@@ -23,6 +23,9 @@ constexpr std::chrono::seconds kVerdictPatience{2};
 constexpr std::size_t kWhyBytes = 4096;
 constexpr int kTensorsShown = 16;
 
+// Of those for whom a communicator waits.
+constexpr std::size_t kRanksNamed = 16;
+
 // The verdict of a coordinator that gives none, `since` it was asked.
 v1::StallVerdict BlameCoordinator(const MemberNode& coordinator, const v1::StallReport& asked,
                                   std::chrono::nanoseconds since) {
@@ -241,28 +244,60 @@ const v1::AwaitedRank* Job::FindAwaited(const v1::Stall& stall, Rank rank) {
   return nullptr;
 }
 
+std::string Job::WhatJoinsWaitFor() const {
+  v1::Job missing;
+  DescribeMissing(&missing);
+  if (!missing.waits_for().empty()) return missing.waits_for();
+  std::string awaited = absl::StrCat(missing.missing_ranks_size() == 1 ? "rank " : "ranks ",
+                                     absl::StrJoin(missing.missing_ranks(), ", "));
+  if (missing.missing_left_out() > 0) {
+    absl::StrAppend(&awaited, " and ", missing.missing_left_out(), " more");
+  }
+  return absl::StrCat(awaited, " to join");
+}
+
 void Job::TellWhatJoinsWaitFor(Clock::time_point now) {
   if (state_ != State::kJoining || options_.stall_warning.count() == 0) return;
   const auto period = std::max<std::chrono::nanoseconds>(options_.stall_warning, kJoinWarning);
   if (now - std::max(created_, joins_told_at_) < period) return;
   joins_told_at_ = now;
-  v1::Job missing;
-  DescribeMissing(&missing);
-  std::string awaited = missing.waits_for();
-  if (awaited.empty()) {
-    awaited = absl::StrCat(missing.missing_ranks_size() == 1 ? "rank " : "ranks ",
-                           absl::StrJoin(missing.missing_ranks(), ", "));
-    if (missing.missing_left_out() > 0) {
-      absl::StrAppend(&awaited, " and ", missing.missing_left_out(), " more");
-    }
-    absl::StrAppend(&awaited, " to join");
-  }
+  const std::string awaited = WhatJoinsWaitFor();
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - created_).count();
   const std::string text =
       absl::StrCat("job '", options_.job_id, "' waits for ", awaited, ", since ", seconds, " s");
   LogInfo(text, Fields());
   for (const auto& [local_rank, member] : members_) {
     if (member.session != nullptr && member.done) {
+      member.session->Notify(NoticeKind::kWarning, text);
+    }
+  }
+}
+
+void Job::TellWhatAsksWaitFor(Clock::time_point now) {
+  for (Ask& ask : asks_) {
+    if (!ask.since.has_value()) ask.since = now;
+    const auto waited = now - *ask.since;
+    const auto due = ask.told_after.count() > 0 ? 2 * ask.told_after : options_.stall_warning;
+    if (options_.stall_warning.count() == 0 || waited < due) continue;
+    ask.told_after = waited;
+    std::vector<std::string> others;
+    for (const int rank : ask.ranks) {
+      if (rank != ask.rank && others.size() < kRanksNamed) others.push_back(absl::StrCat(rank));
+    }
+    const std::size_t more = ask.ranks.size() - 1 - others.size();
+    std::string text =
+        absl::StrCat("rank ", ask.rank, " is waiting since ",
+                     std::chrono::duration_cast<std::chrono::seconds>(waited).count(),
+                     " s for communicator '", ask.name, "': until ");
+    if (!others.empty()) {
+      absl::StrAppend(&text, others.size() == 1 ? "rank " : "ranks ", absl::StrJoin(others, ", "),
+                      more > 0 ? absl::StrCat(" and ", more, " more") : "",
+                      others.size() == 1 ? " has" : " have", " asked for it, too, and ");
+    }
+    absl::StrAppend(&text, "ringd on ", DescribeNode(membership_->nodes.front()), " answers");
+    LogWarning(text, Fields(Rank(ask.rank)));
+    for (const auto& [local_rank, member] : members_) {
+      if (member.rank.value() != ask.rank || member.session == nullptr) continue;
       member.session->Notify(NoticeKind::kWarning, text);
     }
   }

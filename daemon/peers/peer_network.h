@@ -76,8 +76,9 @@ class PeerEvents {
   virtual void OnNodeRefused(ExpectationId job, RefusedNode node) = 0;
   virtual void OnNodeMessage(StreamId stream, v1::NodeMessage message, MessageHold hold) = 0;
 
-  // Ok: the node closed the stream in order. kUnavailable: the node or the way to it is lost. After
-  // Close() here: the reason given there.
+  // Ok: the node closed the stream in order. kUnavailable: the node or the way to it is lost.
+  // kDeadlineExceeded: its host answers, and the process has not for long. After Close() here: the
+  // reason given there.
   virtual void OnNodeDisconnected(StreamId stream, absl::Status why) = 0;
 
   // Node side: the stream came from ConnectToCoordinator(). It led to this very ringd, and has

@@ -1,6 +1,8 @@
 #include "daemon/peers/peer_stream.h"
 
 #include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -17,6 +19,9 @@ namespace {
 
 // Frames that one call of sendmsg takes.
 constexpr std::size_t kFramesAtOnce = 16;
+
+// Of a closed window, before the other host counts as silent.
+constexpr int kUnansweredProbes = 3;
 
 }  // namespace
 
@@ -110,47 +115,52 @@ int PeerStream::broken() const {
 
 PeerStream::Look PeerStream::LookAfter(Clock::time_point now) {
   bool is_closed = false;
-  std::size_t unacknowledged = 0;
+  Acknowledged acknowledged;
   {
     const MutexLock lock(mutex_);
     if (!socket_.valid()) return {};
     is_closed = closed_;
-    unacknowledged = UnacknowledgedLocked();
+    acknowledged = AcknowledgedLocked();
   }
   if (is_closed) {
     if (!closed_since_.has_value()) closed_since_ = now;
     const Clock::time_point due = *closed_since_ + limits_.close_grace;
-    return {now >= due, "it does not hang up", due};
+    return {now >= due, absl::UnavailableError("it does not hang up"), due};
   }
   if (pinged_.has_value() && heard_ > *pinged_) pinged_.reset();
   if (pinged_.has_value()) {
     const Clock::time_point due = *pinged_ + limits_.keepalive_timeout;
-    if (now < due) return {false, nullptr, due};
+    if (now < due) return {false, {}, due};
+    if (acknowledged.all || acknowledged.window_is_closed) {
+      if (now - heard_ < limits_.process_patience) return Ping(now);
+      return {true,
+              absl::DeadlineExceededError(absl::StrCat(
+                  "it has not answered for ",
+                  std::chrono::duration_cast<std::chrono::seconds>(now - heard_).count(),
+                  " s, though its host does")),
+              due};
+    }
+    if (acknowledged.bytes <= acknowledged_) {
+      return {true, absl::UnavailableError("its host does not answer"), due};
+    }
     // What it takes from us is a sign of life as well: the ping may be far behind.
-    if (unacknowledged > 0 && unacknowledged >= unacknowledged_) {
-      return {true, "its host does not answer", due};
-    }
-    if (unacknowledged > 0) {
-      unacknowledged_ = unacknowledged;
-      pinged_ = now;
-      return {false, nullptr, now + limits_.keepalive_timeout};
-    }
-    if (now - heard_ >= limits_.process_patience) {
-      return {true, "its host answers, the process does not", due};
-    }
-    return Ping(now);
+    acknowledged_ = acknowledged.bytes;
+    pinged_ = now;
+    return {false, {}, now + limits_.keepalive_timeout};
   }
   const Clock::time_point due = heard_ + limits_.keepalive_interval;
-  if (now < due) return {false, nullptr, due};
+  if (now < due) return {false, {}, due};
   return Ping(now);
 }
 
 PeerStream::Look PeerStream::Ping(Clock::time_point now) {
   pinged_ = now;
-  if (!Send(EncodePeerFrame(PeerFrameKind::kPing, {}))) return {true, "it takes nothing", now};
+  if (!Send(EncodePeerFrame(PeerFrameKind::kPing, {}))) {
+    return {true, absl::UnavailableError("it takes nothing"), now};
+  }
   const MutexLock lock(mutex_);
-  unacknowledged_ = UnacknowledgedLocked();
-  return {false, nullptr, now + limits_.keepalive_timeout};
+  acknowledged_ = AcknowledgedLocked().bytes;
+  return {false, {}, now + limits_.keepalive_timeout};
 }
 
 void PeerStream::QueueLocked(std::string frame) {
@@ -185,6 +195,7 @@ void PeerStream::WriteLocked() {
       return;
     }
     front_sent_ += static_cast<std::size_t>(sent);
+    written_bytes_ += static_cast<std::uint64_t>(sent);
     while (!queue_.empty() && front_sent_ >= queue_.front().size()) {
       const std::size_t bytes = queue_.front().size();
       front_sent_ -= bytes;
@@ -196,10 +207,22 @@ void PeerStream::WriteLocked() {
   if (said_) ::shutdown(socket_.get(), SHUT_WR);
 }
 
-std::size_t PeerStream::UnacknowledgedLocked() const {
-  int in_socket = 0;
-  if (::ioctl(socket_.get(), SIOCOUTQ, &in_socket) != 0) in_socket = 0;
-  return queued_bytes_ - front_sent_ + static_cast<std::size_t>(in_socket);
+PeerStream::Acknowledged PeerStream::AcknowledgedLocked() const {
+  int outstanding = 0;
+  if (::ioctl(socket_.get(), SIOCOUTQ, &outstanding) != 0) outstanding = 0;
+  Acknowledged acknowledged;
+  acknowledged.bytes =
+      written_bytes_ -
+      std::min<std::uint64_t>(static_cast<std::uint64_t>(outstanding), written_bytes_);
+  acknowledged.all = outstanding == 0 && queue_.empty();
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  const bool is_known =
+      ::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && outstanding > 0;
+  // The kernel probes a closed window, ever more rarely.
+  acknowledged.window_is_closed =
+      is_known && info.tcpi_unacked == 0 && info.tcpi_probes < kUnansweredProbes;
+  return acknowledged;
 }
 
 }  // namespace ringd

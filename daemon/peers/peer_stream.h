@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -85,8 +86,9 @@ class PeerStream {
   }
 
   struct Look {
-    bool is_over = false;       // silent for too long, or closed for long enough
-    const char* why = nullptr;  // if it is
+    bool is_over = false;  // silent for too long, or closed for long enough
+    // If it is. kDeadlineExceeded: its host answers, the process does not.
+    absl::Status why;
     Clock::time_point next = Clock::time_point::max();  // look again then
   };
   // Pings if that is due.
@@ -97,8 +99,14 @@ class PeerStream {
   void QueueLocked(std::string frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropLocked() noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WriteLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Bytes that the other side has not acknowledged.
-  std::size_t UnacknowledgedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of what was sent: what the other host has acknowledged.
+  struct Acknowledged {
+    std::uint64_t bytes = 0;
+    bool all = true;
+    // Nothing is on its way, since the other process has read too little: the host answers to that.
+    bool window_is_closed = false;
+  };
+  Acknowledged AcknowledgedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const PeerStreamLimits limits_;
   const std::shared_ptr<PeerBudget> budget_;
@@ -108,6 +116,7 @@ class PeerStream {
   std::deque<std::string> queue_ ABSL_GUARDED_BY(mutex_);
   std::size_t front_sent_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes of its first frame
   std::size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t written_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // to the connection
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool said_ ABSL_GUARDED_BY(mutex_) = false;  // the end is in the queue, or has left
   absl::Status reason_ ABSL_GUARDED_BY(mutex_);
@@ -118,7 +127,7 @@ class PeerStream {
   Clock::time_point heard_;
   bool ever_heard_ = false;
   std::optional<Clock::time_point> pinged_;
-  std::size_t unacknowledged_ = 0;  // when it was pinged
+  std::uint64_t acknowledged_ = 0;  // bytes, when it was pinged
   std::optional<Clock::time_point> closed_since_;
 };
 

@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -50,6 +51,21 @@ absl::Status CheckLogFile(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (fd.valid()) return absl::OkStatus();
   return errno == ENOENT ? CheckFolder(FolderOf(path)) : ErrnoStatus(errno, path);
+}
+
+absl::Status CheckSocket(const std::string& path) {
+  if (path.size() >= sizeof(sockaddr_un{}.sun_path)) {
+    return absl::InvalidArgumentError(absl::StrCat("a socket's path has at most ",
+                                                   sizeof(sockaddr_un{}.sun_path) - 1,
+                                                   " bytes, not ", path.size()));
+  }
+  return CheckFolder(FolderOf(path));
+}
+
+absl::Status CheckReadyFile(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return ErrnoStatus(EISDIR, path);
+  return CheckFolder(FolderOf(path));
 }
 
 }  // namespace
@@ -101,14 +117,14 @@ std::vector<std::string> FindStartProblems(const Config& config) {
   add("peer_address", config.peer_address, CheckPeerAddress(config.peer_address));
   const Config defaults;
   if (config.socket != defaults.socket) {
-    add("socket", config.socket, CheckFolder(FolderOf(config.socket)));
+    add("socket", config.socket, CheckSocket(config.socket));
   }
   if (config.state_dir != defaults.state_dir) {
     add("state_dir", config.state_dir, CheckStateDir(config.state_dir));
   }
   if (!config.log_file.empty()) add("log_file", config.log_file, CheckLogFile(config.log_file));
   if (!config.ready_file.empty()) {
-    add("ready_file", config.ready_file, CheckFolder(FolderOf(config.ready_file)));
+    add("ready_file", config.ready_file, CheckReadyFile(config.ready_file));
   }
   return problems;
 }

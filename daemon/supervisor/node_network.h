@@ -28,8 +28,9 @@ class EngineNetwork;
 
 struct NodeNetworkOptions {
   std::uint32_t door_flags = 0;  // kDoorHasClusterKey
-  // How long a wire's dial goes on trying.
-  Clock::duration wire_patience = std::chrono::seconds(30);
+  // How long a wire's dial goes on trying: the engine at the other end may be stopped, and is ended
+  // there after 30 s by default.
+  Clock::duration wire_patience = std::chrono::seconds(40);
   std::size_t most_untaken = 256;  // see OpenWires
 };
 

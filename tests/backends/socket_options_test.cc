@@ -94,7 +94,7 @@ TEST_CASE("a connection between nodes sends at once, and ends when the other hos
   SetUpConnection(fd, {});
   CHECK(OptionOf(fd, IPPROTO_TCP, TCP_NODELAY) != 0);
   CHECK(OptionOf(fd, SOL_SOCKET, SO_KEEPALIVE) != 0);
-  CHECK(OptionOf(fd, IPPROTO_TCP, TCP_USER_TIMEOUT) == 30'000);
+  CHECK(OptionOf(fd, IPPROTO_TCP, TCP_USER_TIMEOUT) == 40'000);
 }
 
 TEST_CASE("unsent bytes: limited as asked, and without limit again") {

@@ -4,6 +4,7 @@
 #include <grpcpp/client_context.h>
 #include <grpcpp/create_channel_posix.h>
 #include <grpcpp/support/channel_arguments.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <string>
@@ -137,9 +138,10 @@ std::string ExplainUnreachable(const std::string& socket, const absl::Status& st
                       "(journalctl -u ringd).");
       break;
     default:
-      absl::StrAppend(&text,
-                      "Start it (systemctl start ringd, or ringd --socket PATH), or name its "
-                      "socket with --socket or RINGD_SOCKET.");
+      // The service's configuration may be for its own user alone.
+      absl::StrAppend(&text, "Start it (", ::geteuid() == 0 ? "systemctl start ringd, or " : "",
+                      "ringd --config /dev/null --socket PATH), or name its socket with --socket "
+                      "or RINGD_SOCKET.");
   }
   const std::vector<std::string> sockets = PrivateSockets(kPrivateParent);
   if (!sockets.empty()) {

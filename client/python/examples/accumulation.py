@@ -25,7 +25,6 @@ def main() -> None:
     args = parser.parse_args()
 
     hvd.init()
-    torch.set_num_threads(1)
     torch.manual_seed(1)
     train, test = digits_data.load()
     sampler = DistributedSampler(train, num_replicas=hvd.size(), rank=hvd.rank(), seed=1)

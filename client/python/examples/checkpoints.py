@@ -37,7 +37,6 @@ def main() -> None:
     hvd.init()
     if args.batch_size % hvd.size() != 0:
         raise SystemExit(f"--batch-size {args.batch_size} can't be divided among {hvd.size()} ranks")
-    torch.set_num_threads(1)
     torch.manual_seed(1)
     train, test = digits_data.load()
     sampler = DistributedSampler(train, num_replicas=hvd.size(), rank=hvd.rank(), seed=1)

@@ -45,7 +45,6 @@ def main() -> None:
     args = parser.parse_args()
 
     hvd.init()
-    torch.set_num_threads(1)
     torch.manual_seed(1)
     train, _ = digits_data.load()
     sampler = DistributedSampler(train, num_replicas=hvd.size(), rank=hvd.rank(), seed=1)

@@ -61,7 +61,6 @@ def main() -> None:
     hvd.init()
     if hvd.size() < 2 * HALVES or hvd.size() % HALVES != 0:
         raise SystemExit(f"start it with 4, 6, 8 ... ranks, not {hvd.size()}")
-    torch.set_num_threads(1)
     torch.manual_seed(hvd.rank())
     copy, number, half = make_sets()
     model = Half(copy)

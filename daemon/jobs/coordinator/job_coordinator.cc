@@ -11,14 +11,6 @@
 namespace ringd {
 namespace {
 
-// Who is turned away may come again and again.
-constexpr std::size_t kTurnedAwayNamed = 3;
-constexpr std::size_t kNodesNamed = 16;
-
-// Who is missing is told so often at most, and so many of them.
-constexpr std::chrono::milliseconds kBetweenGatherings{500};
-constexpr int kMissingTold = 64;
-
 v1::CoordinatorMessage FailureMessage(const absl::Status& cause, bool node_lost = false) {
   v1::CoordinatorMessage message;
   message.mutable_failure()->set_node_lost(node_lost);
@@ -38,6 +30,7 @@ absl::Status ToStatus(const v1::Failure& failure) {
 JobCoordinator::JobCoordinator(Options options, NodeSender* sender, Clock::time_point now)
     : options_(std::move(options)),
       sender_(sender),
+      began_(now),
       start_deadline_(now + options_.start_timeout),
       table_(options_.size) {}
 
@@ -52,36 +45,6 @@ LogFields JobCoordinator::Fields() const {
   return {.job = options_.job_id,
           .communicator = options_.communicator.value(),
           .generation = options_.generation};
-}
-
-std::string JobCoordinator::DescribePresent() const {
-  std::vector<std::string> parts;
-  std::size_t left_out = 0;
-  for (const auto& [link, node] : nodes_) {
-    if (node.ranks.empty()) continue;
-    if (parts.size() < kNodesNamed) {
-      parts.push_back(DescribeNode(node));
-    } else {
-      ++left_out;
-    }
-  }
-  if (parts.empty()) return "nobody";
-  return absl::StrCat(absl::StrJoin(parts, ", "),
-                      left_out > 0 ? absl::StrCat(" and ", left_out, " more nodes") : "");
-}
-
-std::vector<int> JobCoordinator::MissingRanks() const {
-  std::vector<bool> present(static_cast<std::size_t>(options_.size), false);
-  for (const auto& [link, node] : nodes_) {
-    for (const MemberRank& member : node.ranks) {
-      present[static_cast<std::size_t>(member.rank.value())] = true;
-    }
-  }
-  std::vector<int> missing;
-  for (int rank = 0; rank < options_.size; ++rank) {
-    if (!present[static_cast<std::size_t>(rank)]) missing.push_back(rank);
-  }
-  return missing;
 }
 
 void JobCoordinator::Refuse(LinkId link, const absl::Status& reason) {
@@ -300,9 +263,12 @@ void JobCoordinator::OnFailure(const v1::Failure& failure, Clock::time_point now
   const bool is_here = std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
     return entry.second.name == failure.lost_node();
   });
-  if (!is_here || state_ == State::kFailed) return Fail(ToStatus(failure));
+  const absl::Status cause = ToStatus(failure);
+  // A node whose own time is up: who has not joined is known here.
+  if (state_ == State::kJoining && absl::IsDeadlineExceeded(cause)) return FailToStart(now);
+  if (!is_here || state_ == State::kFailed) return Fail(cause);
   // Its own connection is about to end, and says more.
-  if (!suspicion_.has_value()) suspicion_ = Suspicion{ToStatus(failure), now + kSuspicionLasts};
+  if (!suspicion_.has_value()) suspicion_ = Suspicion{cause, now + kSuspicionLasts};
 }
 
 void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why) {
@@ -315,7 +281,7 @@ void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why) {
     ranks_present_ -= node.ranks.size();
     if (nodes_.empty()) state_ = State::kFailed;
   }
-  if (node.left == node.ranks.size()) {
+  if (node.left.size() == node.ranks.size()) {
     for (const auto& [number, schedule] : schedules_) schedule->OnNodeGone(link);
     return;
   }
@@ -332,36 +298,10 @@ void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why) {
            lost);
 }
 
-void JobCoordinator::NoteTurnedAway(const std::string& why) {
-  const bool known = std::find(turned_away_.begin(), turned_away_.end(), why) != turned_away_.end();
-  if (!known && turned_away_.size() < kTurnedAwayNamed) turned_away_.push_back(why);
-}
-
-void JobCoordinator::TellWhoIsMissing(Clock::time_point now) {
-  if (now < next_gathering_) return;
-  next_gathering_ = now + kBetweenGatherings;
-  gathering_untold_ = false;
-  v1::CoordinatorMessage message;
-  v1::Gathering& gathering = *message.mutable_gathering();
-  const std::vector<int> missing = MissingRanks();
-  for (const int rank : missing) {
-    if (gathering.missing_ranks_size() == kMissingTold) break;
-    gathering.add_missing_ranks(rank);
-  }
-  gathering.set_missing_left_out(static_cast<std::uint32_t>(missing.size()) -
-                                 static_cast<std::uint32_t>(gathering.missing_ranks_size()));
-  Broadcast(message);
-}
-
 void JobCoordinator::Advance(Clock::time_point now) {
   if (suspicion_.has_value() && now >= suspicion_->until) Fail(suspicion_->cause);
   if (state_ == State::kJoining && now >= start_deadline_) {
-    const std::vector<int> missing = MissingRanks();
-    Fail(absl::DeadlineExceededError(absl::StrCat(
-        "job '", options_.job_id, "' could not start within ",
-        std::chrono::duration_cast<std::chrono::milliseconds>(options_.start_timeout).count() / 1e3,
-        " s: ", NameRanks(missing), " did not join; present: ", DescribePresent(),
-        turned_away_.empty() ? "" : "; turned away: ", absl::StrJoin(turned_away_, "; "))));
+    FailToStart(now);
   }
   if (state_ == State::kJoining && gathering_untold_) TellWhoIsMissing(now);
   EndLateMeasuring(now);

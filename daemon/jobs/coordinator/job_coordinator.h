@@ -104,7 +104,7 @@ class JobCoordinator {
   struct Node : MemberNode {
     int local_size = 0;
     NodeIndex index;
-    std::size_t left = 0;  // ranks that have left
+    std::set<int> left;  // ranks that have left
   };
   LogFields Fields() const;
   void AddRank(LinkId link, const v1::RankInfo& info);
@@ -156,12 +156,14 @@ class JobCoordinator {
   void Broadcast(const v1::CoordinatorMessage& message);
   void BroadcastExcept(LinkId but, const v1::CoordinatorMessage& message);
   void TellWhoIsMissing(Clock::time_point now);
+  void FailToStart(Clock::time_point now);
   std::string DescribePresent() const;
 
   Options options_;
   NodeSender* sender_;
   State state_ = State::kJoining;
   absl::Status failure_;
+  const Clock::time_point began_;
   Clock::time_point start_deadline_;
   std::map<LinkId, Node> nodes_;
   std::set<int> registering_ranks_;  // RankDevice::registers

@@ -174,10 +174,16 @@ void JobCoordinator::OnRankDevice(const Node& node, const v1::RankDevice& device
 }
 
 void JobCoordinator::OnRanksLeft(LinkId link, Node& node, const v1::RanksLeft& left) {
-  if (left.ranks_size() > node.local_size) return;
+  const bool is_its_own = std::all_of(left.ranks().begin(), left.ranks().end(), [&](int rank) {
+    return Holds(node, Rank(rank)) && node.left.insert(rank).second;
+  });
+  if (!is_its_own || state_ == State::kJoining || state_ == State::kMeasuring) {
+    Fail(absl::InternalError(absl::StrCat("ringd on ", node.name, " broke the protocol: it tells ",
+                                          "that ranks have left which it does not have")));
+    return;
+  }
   // Before their tensors go, and with them the buckets.
   if (world_ != nullptr && state_ == State::kRunning) world_->KeepPlan();
-  node.left += static_cast<std::size_t>(left.ranks_size());
   v1::CoordinatorMessage relay;
   *relay.mutable_ranks_left() = left;
   BroadcastExcept(link, relay);

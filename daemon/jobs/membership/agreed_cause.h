@@ -21,8 +21,10 @@ namespace ringd {
 // Invariant: once decided, the cause stays.
 class AgreedCause {
  public:
-  // How long an answer may take: longer than it takes to notice that a stream has gone silent.
-  static constexpr std::chrono::seconds kPatience{5};
+  // How long an answer may take, on busy machines, too. It stays away where the coordinator's
+  // engine is stopped: ranks have to hear why their job ends all the same. A call to join waits 5 s
+  // longer than the job's start may take.
+  static constexpr std::chrono::seconds kPatience{3};
 
   // The node has seen why the job can't go on. True: the coordinator is to be told. False: it has
   // been told of another cause, or the cause is decided.

@@ -87,6 +87,13 @@ TEST_CASE("LoadConfig: TOML's own types are read: numbers, booleans, lists, octa
   CHECK(loaded->config.chunk_bytes == 65536);
 }
 
+TEST_CASE("LoadConfig: a mode that is a decimal number is refused: its bits are others") {
+  CHECK_THAT(ErrorOf(LoadFile("\nsocket_mode = 660\n")),
+             Contains("ringd.toml:2: socket_mode") && Contains("\"660\" or 0o660"));
+  CHECK_FALSE(LoadFile("socket_mode = -1\n").ok());
+  CHECK_FALSE(LoadFile("socket_mode = 0x1b0\n").ok());
+}
+
 TEST_CASE("LoadConfig: what --print-config prints is a file that loads to the same values") {
   const absl::StatusOr<LoadedConfig> first = Load(
       {"--node-name", "a \"quoted\" \\ name", "--allowed-users", "x,y", "--socket-mode", "0600"});

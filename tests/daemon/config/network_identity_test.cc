@@ -53,6 +53,16 @@ TEST_CASE("ResolveNetwork: what is set stays, and a wildcard address chooses no 
   CHECK(config.data_interfaces.empty());
 }
 
+TEST_CASE("ResolveNetwork: what no other node could connect to is not advertised") {
+  Config config;
+  config.advertised_host = GENERATE("0.0.0.0", "::", "node-a:7117", "[::1]:7117", "fe80::1%eth0");
+  const absl::Status status = ResolveNetwork(config);
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK_THAT(std::string(status.message()), Catch::Contains("advertised_host"));
+  config.advertised_host = "2001:db8::1";
+  CHECK(ResolveNetwork(config).ok());
+}
+
 TEST_CASE("ResolveNetwork: an RDMA device for data means UCX with all its transports") {
   char folder[] = "/tmp/ringd-XXXXXX";
   const std::string devices = ::mkdtemp(folder);

@@ -55,6 +55,7 @@ TEST_CASE(
            Case{"reducer_threads", "some", "auto, or a whole number between 0 and 64"},
            Case{"streams_per_neighbour", "0", "auto, or a whole number between 1 and 16"},
            Case{"ring_order", "a,b, a", "'a' is there twice; allowed: a list of names, each once"},
+           Case{"data_interfaces", "eth0,eth0", "'eth0' is there twice"},
        }) {
     INFO(refused.key << " = " << refused.text);
     const Setting* setting = FindSetting(refused.key);

@@ -260,6 +260,30 @@ TEST_CASE("Job: that the coordinator does not say for whom ranks wait, they are 
   }
 }
 
+TEST_CASE("Job: a rank that waits for a communicator is told so, ever more rarely") {
+  World world(/*in_flight=*/false);
+  Node& node = world.nodes[1];
+  const auto tick = [&](milliseconds time) { node.job->Tick(world.now + time); };
+  v1::CreateCommunicatorRequest request;
+  request.set_name("pair");
+  for (const int rank : {0, 1}) request.add_ranks(rank);
+  node.job->CreateCommunicator(*node.rank.session, request,
+                               [](const absl::Status&, const v1::CreateCommunicatorReply&) {});
+  REQUIRE(node.job->NeedsTicks());
+  node.Told();
+  tick(milliseconds(0));
+  tick(milliseconds(4999));
+  CHECK(node.Told().empty());
+  tick(milliseconds(5000));
+  CHECK_THAT(node.Told(),
+             Contains("rank 1 is waiting since 5 s for communicator 'pair': until rank 0 has asked "
+                      "for it, too, and ringd on node0 (rank 0) answers"));
+  tick(milliseconds(9999));
+  CHECK(node.Told().empty());
+  tick(milliseconds(10'000));
+  CHECK_THAT(node.Told(), Contains("since 10 s"));
+}
+
 // Its rank announces what it has submitted and leaves; then the other node has it as well.
 TEST_CASE("Job: what a rank had announced before it left is not taken for its part; all hear why") {
   World world;

@@ -143,7 +143,7 @@ TEST_CASE("lost peer: a peer that falls silent is noticed, and may be so for a w
   node.Signal(SIGSTOP);  // its kernel still answers, as a lost link would not
   REQUIRE(host.events.WaitFor(AnyEnded, seconds(30)));
   CHECK(Since(start) >= seconds(4));  // it had been heard of shortly before
-  CHECK(host.events.All().begin()->second.why.code() == absl::StatusCode::kUnavailable);
+  CHECK(host.events.All().begin()->second.why.code() == absl::StatusCode::kDeadlineExceeded);
 }
 
 }  // namespace ringd

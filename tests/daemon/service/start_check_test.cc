@@ -67,6 +67,12 @@ TEST_CASE("FindStartProblems: names the setting, what is wrong, and all of it at
   machine.config.ready_file = "/proc/none/ready";
   CHECK_THAT(machine.Problem(), Contains("ready_file"));
   machine.config = good;
+  machine.config.ready_file = machine.folder;
+  CHECK_THAT(machine.Problem(), Contains("ready_file") && Contains("directory"));
+  machine.config = good;
+  machine.config.socket = machine.folder + "/" + std::string(100, 's');
+  CHECK_THAT(machine.Problem(), Contains("socket") && Contains("at most 107 bytes"));
+  machine.config = good;
   machine.config.engine_program = machine.folder + "/none";
   CHECK_THAT(machine.Problem(), Contains("engine_program") && Contains("No such file"));
   machine.config = good;

@@ -62,6 +62,19 @@ def test_missing_ranks_are_listed_after_the_start_deadline(
 
 
 @pytest.mark.one_user
+@pytest.mark.parametrize("first", [0, 1])
+def test_missing_ranks_are_listed_also_if_nodes_come_one_after_the_other(
+    cluster: Cluster, first: int
+) -> None:
+    cluster.start_nodes(3, start_timeout="5s")
+    jobs = [start_trainers(cluster, JOINS, [1, 1, 1], only_ranks=[first], job_id="late")]
+    time.sleep(2.5)
+    jobs.append(start_trainers(cluster, JOINS, [1, 1, 1], only_ranks=[1 - first], job_id="late"))
+    text = the_same_text(wait_for_all([job.ranks[0] for job in jobs], "error"))
+    expect_words(text, "rank 2 did not join", "present: node0 (rank 0), node1 (rank 1)")
+
+
+@pytest.mark.one_user
 def test_where_no_rank_of_the_coordinators_node_comes_the_others_hear_which_node_that_is(
     cluster: Cluster,
 ) -> None:

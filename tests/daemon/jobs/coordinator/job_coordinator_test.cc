@@ -302,6 +302,34 @@ TEST_CASE("JobCoordinator: ranks that left are told to the other nodes, and thei
   }
 }
 
+TEST_CASE(
+    "JobCoordinator: a node that says that others' ranks have left ends the job with its name") {
+  RunningWorld world;
+  v1::NodeMessage message;
+  SECTION("another's") { message.mutable_ranks_left()->add_ranks(0); }
+  SECTION("nobody's") { message.mutable_ranks_left()->add_ranks(-1); }
+  SECTION("twice") {
+    for (int i = 0; i < 2; ++i) message.mutable_ranks_left()->add_ranks(2);
+  }
+  world.coordinator.OnMessage(kB, message, world.begin);
+  CHECK_THAT(world.Failure({kA, kB}), Contains("ringd on node-b broke the protocol"));
+}
+
+TEST_CASE(
+    "JobCoordinator: a node whose own start deadline has passed makes it tell who is missing") {
+  World world(3);
+  world.AddNode(kA, "node-a", 3, 2);
+  world.Join(kA, 0, 0);
+  world.AddNode(kB, "node-b", 3, 1);
+  world.Join(kB, 2, 0);
+  v1::NodeMessage message;
+  message.mutable_failure()->set_code(static_cast<int>(absl::StatusCode::kDeadlineExceeded));
+  message.mutable_failure()->set_text("its own words");
+  world.coordinator.OnMessage(kB, message, world.begin + std::chrono::milliseconds(7040));
+  const std::string text = world.Failure({kA, kB});
+  CHECK_THAT(text, Contains("could not start within 7 s: rank 1 did not join; present: node-a"));
+}
+
 TEST_CASE("JobCoordinator: whoever comes after the start is turned away alone") {
   RunningWorld world;
   world.AddNode(kC, "node-c", 4, 1);

@@ -60,7 +60,7 @@ TEST_CASE("RankExchangeSetup: is open at all nodes when all have come, in whatev
       CHECK(OptionOf(fd, IPPROTO_TCP, TCP_NODELAY) != 0);
       CHECK(OptionOf(fd, SOL_SOCKET, SO_KEEPALIVE) != 0);
       CHECK(OptionOf(fd, IPPROTO_TCP, TCP_KEEPIDLE) == 60);
-      CHECK(OptionOf(fd, IPPROTO_TCP, TCP_USER_TIMEOUT) == 30'000);
+      CHECK(OptionOf(fd, IPPROTO_TCP, TCP_USER_TIMEOUT) == 40'000);
       // A wait for what does not come ends soon.
       CHECK(::recv(fd, text.data(), text.size(), 0) == -1);
     }
