@@ -132,3 +132,11 @@ def test_a_sum_of_complex_numbers_has_a_gradient() -> None:
     tensor = torch.tensor([1 + 2j], requires_grad=True)
     hvd.allreduce(tensor, op=hvd.Sum, postscale_factor=2.0).abs().square().sum().backward()
     assert torch.equal(tensor.grad, 8 * tensor.detach())
+
+
+def test_groups_may_be_generators() -> None:
+    tensors = [torch.ones(3), torch.ones(2)]
+    sums = hvd.grouped_allreduce((tensor for tensor in tensors), op=hvd.Sum)
+    assert [tensor.tolist() for tensor in sums] == [[1.0] * 3, [1.0] * 2]
+    assert len(hvd.grouped_allreduce_((tensor for tensor in tensors), op=hvd.Sum)) == 2
+    assert len(hvd.synchronize(hvd.grouped_allreduce_async(iter(tensors), op=hvd.Sum))) == 2

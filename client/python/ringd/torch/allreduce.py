@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -89,7 +89,7 @@ def _output_for(tensor: torch.Tensor, name: str) -> torch.Tensor:
 
 
 def _start_group(
-    tensors: Sequence[torch.Tensor],
+    tensors: Iterable[torch.Tensor],
     name: str | None,
     average: bool | None,
     op: ReduceOp | None,
@@ -99,12 +99,13 @@ def _start_group(
     *,
     in_place: bool,
 ) -> Handle[list[torch.Tensor]]:
+    tensors = list(tensors)
     job = current()
     communicator = communicator_of(process_set, job)
     chosen = chosen_op(average, op)
     names = member_names(communicator, name, len(tensors))
     outputs = (
-        list(tensors)
+        tensors
         if in_place
         else [_output_for(tensor, whole_name) for tensor, whole_name in zip(tensors, names, strict=True)]
     )
@@ -250,7 +251,7 @@ def allreduce_(
 
 @uncompiled
 def grouped_allreduce_async(
-    tensors: Sequence[torch.Tensor],
+    tensors: Iterable[torch.Tensor],
     average: bool | None = None,
     name: str | None = None,
     op: ReduceOp | None = None,
@@ -267,7 +268,7 @@ def grouped_allreduce_async(
 
 @uncompiled
 def grouped_allreduce_async_(
-    tensors: Sequence[torch.Tensor],
+    tensors: Iterable[torch.Tensor],
     average: bool | None = None,
     name: str | None = None,
     op: ReduceOp | None = None,
@@ -283,7 +284,7 @@ def grouped_allreduce_async_(
 
 @uncompiled
 def grouped_allreduce(
-    tensors: Sequence[torch.Tensor],
+    tensors: Iterable[torch.Tensor],
     average: bool | None = None,
     name: str | None = None,
     compression: type[Compressor] = Compression.none,
@@ -300,6 +301,7 @@ def grouped_allreduce(
     name: of the group, the same on all ranks. Default: unnamed calls are matched by their order.
     """
     chosen = chosen_op(average, op)
+    tensors = list(tensors)  # a generator is good for one walk
     for tensor in tensors:
         check_is_tensor(tensor, "grouped_allreduce", name)
     pairs = [compression.compress(tensor) for tensor in tensors]
@@ -327,7 +329,7 @@ def grouped_allreduce(
 
 @uncompiled
 def grouped_allreduce_(
-    tensors: Sequence[torch.Tensor],
+    tensors: Iterable[torch.Tensor],
     average: bool | None = None,
     name: str | None = None,
     op: ReduceOp | None = None,

@@ -36,6 +36,15 @@ def waste(names: Sequence[str]) -> str:
     )
 
 
+def different_waste(names: Sequence[str]) -> str:
+    return (
+        f"zero_grad() has thrown away reduced gradients here, that of {listed(names)}, and those of "
+        "other parameters on other ranks. All ranks have to leave out the same backward passes; with "
+        "parameters that some of them do not use, throw them away by optimizer.zero_grad(), not by "
+        "model.zero_grad()"
+    )
+
+
 def changed(names: Sequence[str]) -> str:
     return (
         f"the gradient of {listed(names)} was changed after "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import operator
-import warnings
 import weakref
 from collections.abc import Iterable
 from typing import Any
@@ -18,6 +17,7 @@ from ringd.torch.closure_loss import reduced_loss
 from ringd.torch.compression import Compressor
 from ringd.torch.gradient_names import names_of
 from ringd.torch.gradient_slot import GradientSlot
+from ringd.torch.gradient_waste import GradientWaste
 from ringd.torch.job import Communicator, Job, current, is_current
 from ringd.torch.process_set import ProcessSet, communicator_if_member
 from ringd.torch.uncompiled import uncompiled
@@ -67,7 +67,7 @@ class GradientReduction:
         self._hooks: dict[int, RemovableHandle] = {}
         self._frozen: dict[torch.Tensor, None] = {}
         self._taken: dict[torch.Tensor, weakref.ref[GradientReduction]] = {}
-        self._told_of_waste = False
+        self._waste = GradientWaste()
         self.pending: dict[GradientSlot, None] = {}
         self._synchronized = False
         gradients_in_flight.end_left(job)
@@ -225,8 +225,7 @@ class GradientReduction:
             return not slot.continues(slot.parameter.grad)
         if slot.has_submitted(slot.parameter.grad):
             return False
-        self._tell_of_waste([slot])
-        gradients_in_flight.discard(self.pending, slot)
+        self._throw_away([slot])
         return True
 
     def restart(self, groups: Iterable[dict[str, Any]]) -> None:
@@ -235,28 +234,42 @@ class GradientReduction:
         self.take_in(groups)
         if self.passes_per_step == 1 and not self.pending:
             return
-        slots = list(self.pending)
-        if slots and is_current(self._job):
-            self._tell_of_waste(slots)
+        if self.pending and self._communicator is not None and is_current(self._job):
+            self._describe(current(), self._communicator)
+            # Those of which another rank may have computed a gradient.
+            for parameter, slot in self._slots.items():
+                if slot.passes_left > 0 and parameter.requires_grad:
+                    slot.submit()
+        try:
+            self._throw_away(list(self.pending))
+        finally:
+            self._reset_count()
+        self._agree_on_waste()
+
+    def _reset_count(self) -> None:
+        for slot in self._slots.values():
+            slot.restart_count()
+
+    def _throw_away(self, slots: list[GradientSlot]) -> None:
+        """Ends what is in flight of them, and raises the first failure after that."""
+        if not slots:
+            return
+        if is_current(self._job):
+            self._waste.note(self._names_of(slots))
         first_error: RingdError | None = None
         for slot in slots:
             try:
                 gradients_in_flight.discard(self.pending, slot)
             except RingdError as error:
                 first_error = first_error or error
-        self._reset_count()
         if first_error is not None:
             raise first_error
 
-    def _reset_count(self) -> None:
-        for slot in self._slots.values():
-            slot.restart_count()
-
-    def _tell_of_waste(self, slots: list[GradientSlot]) -> None:
-        if self._told_of_waste:
-            return
-        self._told_of_waste = True
-        warnings.warn(gradient_messages.waste(self._names_of(slots)), stacklevel=4)
+    def _agree_on_waste(self) -> None:
+        if is_current(self._job) and self._shared_by(current()) is not None:
+            self._waste.agree(next(iter(self._names.values()), ""), self._process_set)
+        else:
+            self._waste.forget()
 
     def synchronize(self, groups: Iterable[dict[str, Any]]) -> None:
         """Submits what no backward pass has, waits for all, and raises the first failure after
@@ -267,6 +280,12 @@ class GradientReduction:
         if communicator is not None:
             self._refuse_taken()
             self._describe(job, communicator)
+            # As model.zero_grad() leaves them.
+            abandoned = [slot for slot in self.pending if slot.parameter.grad is None]
+            self._throw_away(abandoned)
+            for slot in abandoned:
+                slot.restart_count()
+            self._agree_on_waste()
             for parameter, slot in self._slots.items():
                 # Already submitted: its last pass has been counted. Frozen meanwhile: as without
                 # ringd.

@@ -83,7 +83,9 @@ class GradientSlot(_ringd.GradientHook):
     ) -> None:
         """For the operations of this job, until the next call. The registration is the caller's to
         set."""
-        like_gradient, _ = self._compression.compress(torch.empty_like(self.parameter, requires_grad=False))
+        # A compressor of the program's own may keep what it sees.
+        make = torch.empty_like if self._uncompressed() else torch.zeros_like
+        like_gradient, _ = self._compression.compress(_like_gradient(self.parameter, make))
         spec = allreduce_spec(like_gradient, name, op, prescale, postscale, communicator.number)
         self.spec = job.device.placed(spec, like_gradient)
         self._dtype = like_gradient.dtype
@@ -99,7 +101,7 @@ class GradientSlot(_ringd.GradientHook):
         assert job is not None
         parameter = self.parameter
         if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
+            parameter.grad = _like_gradient(parameter, torch.zeros_like)
         gradient: torch.Tensor = parameter.grad
         compressed, self._restore = self._compression.compress(gradient.detach())
         on_gpu = cuda_streams.is_on_gpu(gradient)
@@ -202,7 +204,7 @@ class GradientSlot(_ringd.GradientHook):
             self.take()
             return
         if gradient is None:
-            self.parameter.grad = torch.empty_like(self.parameter, requires_grad=False).copy_(reduced)
+            self.parameter.grad = _like_gradient(self.parameter, torch.empty_like).copy_(reduced)
         else:
             gradient.detach().copy_(reduced)
         # Last: an interrupt before leaves all that is needed to do it again.
@@ -238,6 +240,12 @@ class GradientSlot(_ringd.GradientHook):
                 self.set_arena(allocate(self._job, source.shape, source.dtype))
             except RingdError:
                 self._arena_full = True
+
+
+def _like_gradient(parameter: torch.Tensor, make: Callable[..., torch.Tensor]) -> torch.Tensor:
+    """Of the type that the parameter's gradient has, which may be another one (``grad_dtype``)."""
+    dtype = getattr(parameter, "grad_dtype", None) or parameter.dtype
+    return make(parameter, dtype=dtype, requires_grad=False)
 
 
 def _stays_where_it_is(gradient: torch.Tensor, *, fresh: bool) -> bool:

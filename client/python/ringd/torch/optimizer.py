@@ -37,6 +37,7 @@ class DistributedMixin:
     _reduction: GradientReduction
     _should_synchronize: bool
     _wrapped: weakref.ref[torch.optim.Optimizer]
+    _share: Callable[[Any], None]
     param_groups: list[dict[str, Any]]
 
     @uncompiled
@@ -117,11 +118,13 @@ class DistributedMixin:
                 vars(self).pop(name, None)
             raise
 
-    def _synchronized_after(self, closure: Callable[[], Any]) -> Callable[[], Any]:
-        def evaluate() -> Any:
-            with torch.enable_grad():
-                loss = closure()
-            self.synchronize()
+    def _synchronized_after(self, closure: Callable[..., Any]) -> Callable[..., Any]:
+        def evaluate(*arguments: Any, **options: Any) -> Any:
+            loss = closure(*arguments, **options)
+            # One that the optimizer has called for the loss alone has computed none.
+            computes = torch.is_grad_enabled() or bool(self._reduction.pending)
+            if computes and not self._reduction.synchronized:
+                self.synchronize()
             self._reduction.used()
             return self._reduction.reduced_loss(loss)
 
@@ -146,6 +149,12 @@ class DistributedMixin:
         """
         self._reduction.restart(self.param_groups)
         super().zero_grad(*args, **options)  # type: ignore[misc]
+
+    @uncompiled
+    def load_state_dict(self, *arguments: Any, **options: Any) -> None:
+        """As the optimizer's own."""
+        super().load_state_dict(*arguments, **options)  # type: ignore[misc]
+        self._share(self)  # the class may have a way of its own, without PyTorch's hooks
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(
@@ -323,8 +332,9 @@ def DistributedOptimizer(
         process_set,
     )
     _watch_steps()
-    # Both optimizers have the same hooks.
-    optimizer.register_load_state_dict_post_hook(_sharing(optimizer))
+    distributed._share = _sharing(optimizer)
+    if hasattr(optimizer, "_optimizer_load_state_dict_post_hooks"):  # not before its __init__
+        optimizer.register_load_state_dict_post_hook(distributed._share)
     return distributed
 
 
@@ -334,7 +344,7 @@ def _check_passes(passes: int) -> None:
 
 
 def _sharing(optimizer: torch.optim.Optimizer) -> Callable[[torch.optim.Optimizer], None]:
-    """A hook for both optimizers: after ``load_state_dict``, which gives one of them new groups and
+    """For both optimizers: after ``load_state_dict``, which gives one of them new groups and
     a new state, they share them again. So do schedulers, which hold the one or the other."""
     groups, state = optimizer.param_groups, optimizer.state
 
