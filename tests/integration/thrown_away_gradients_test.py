@@ -16,7 +16,8 @@ ALONE = """
     warnings.simplefilter("ignore")
     hvd.init()
     model = torch.nn.Linear(3, 2)
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
     if hvd.rank() == 0:
         model(torch.ones(1, 3)).sum().backward()
         optimizer.zero_grad()
@@ -39,7 +40,8 @@ DROPPED = """
     hvd.init()
     torch.manual_seed(1)
     model = torch.nn.ModuleList([torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)])
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
     for _ in range(5):
         model[hvd.rank()](torch.ones(1, 3)).sum().backward()
         try:
