@@ -19,8 +19,8 @@
 namespace ringd {
 namespace {
 
-// Sooner than SetUpConnection says: an idle line, too, is to notice within 30 s that the other host
-// is gone.
+// Sooner than SetUpConnection says: an idle line, too, is to notice within its 40 s that the other
+// host is gone.
 constexpr int kKeepAliveAfterSeconds = 10;
 constexpr int kKeepAliveEverySeconds = 5;
 

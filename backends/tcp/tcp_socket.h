@@ -9,7 +9,7 @@
 
 namespace ringd {
 
-// Sets up a connection for frames: no delay, an open receive window, and an end after about 30 s in
+// Sets up a connection for frames: no delay, an open receive window, and an end after about 40 s in
 // which the other host answers nothing, or lets nothing be sent. What waits unsent is limited by
 // the line. What the kernel refuses stays as it was.
 void PrepareSocket(int fd, const CongestionControl& congestion_control) noexcept;

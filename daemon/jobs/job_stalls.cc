@@ -280,21 +280,31 @@ void Job::TellWhatAsksWaitFor(Clock::time_point now) {
     const auto due = ask.told_after.count() > 0 ? 2 * ask.told_after : options_.stall_warning;
     if (options_.stall_warning.count() == 0 || waited < due) continue;
     ask.told_after = waited;
+    // Those of other nodes may have asked as well: the coordinator alone knows.
     std::vector<std::string> others;
+    std::size_t more = 0;
     for (const int rank : ask.ranks) {
-      if (rank != ask.rank && others.size() < kRanksNamed) others.push_back(absl::StrCat(rank));
+      const bool has_asked = std::ranges::any_of(asks_, [&](const Ask& entry) {
+        return entry.rank == rank && entry.name == ask.name && entry.ranks == ask.ranks;
+      });
+      if (has_asked) continue;
+      if (others.size() < kRanksNamed) {
+        others.push_back(absl::StrCat(rank));
+      } else {
+        ++more;
+      }
     }
-    const std::size_t more = ask.ranks.size() - 1 - others.size();
     std::string text =
         absl::StrCat("rank ", ask.rank, " is waiting since ",
                      std::chrono::duration_cast<std::chrono::seconds>(waited).count(),
-                     " s for communicator '", ask.name, "': until ");
+                     " s for communicator '", ask.name, "': ");
     if (!others.empty()) {
-      absl::StrAppend(&text, others.size() == 1 ? "rank " : "ranks ", absl::StrJoin(others, ", "),
-                      more > 0 ? absl::StrCat(" and ", more, " more") : "",
-                      others.size() == 1 ? " has" : " have", " asked for it, too, and ");
+      absl::StrAppend(
+          &text, others.size() == 1 ? "rank " : "one of ranks ", absl::StrJoin(others, ", "),
+          more > 0 ? absl::StrCat(" and ", more, " more") : "", " has not asked for it, or ");
     }
-    absl::StrAppend(&text, "ringd on ", DescribeNode(membership_->nodes.front()), " answers");
+    absl::StrAppend(&text, "ringd on ", DescribeNode(membership_->nodes.front()),
+                    " does not answer");
     LogWarning(text, Fields(Rank(ask.rank)));
     for (const auto& [local_rank, member] : members_) {
       if (member.rank.value() != ask.rank || member.session == nullptr) continue;

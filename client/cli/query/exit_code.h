@@ -7,8 +7,9 @@ namespace ringd::cli {
 // After a signal that ended `ringctl run`: 128 + its number, as shells have it.
 enum ExitCode : int {
   kDone = 0,
-  kFailed = 1,  // ringd refused; a rank failed; no engine answered a list, or it knows no such job
-  kUsage = 2,   // the command line is wrong
+  kFailed =
+      1,  // ringd refused; a rank failed; no engine answered a list, or knows anything of that job
+  kUsage = 2,        // the command line is wrong
   kUnreachable = 3,  // no ringd answers, or a private one did not start
   kSignalBase = 128,
 };

@@ -82,7 +82,8 @@ TEST_CASE("ringctl: without a ringd it says which socket, what to do, and exits 
     const Result result = place.Ringctl(command);
     CHECK(result.exit_code == 3);
     CHECK(result.out.empty());
-    CHECK_THAT(result.err, Contains(place.folder + "/none") && Contains("ringd --socket"));
+    CHECK_THAT(result.err,
+               Contains(place.folder + "/none") && Contains("ringd --config /dev/null --socket"));
   }
   CHECK(place.Ringctl("run --socket /tmp/no-such-socket -- true").exit_code == 3);
   const Result version = place.Ringctl("version");

@@ -93,6 +93,34 @@ def test_groups_are_shared_after_a_class_has_loaded_a_state_in_its_own_way() -> 
     assert optimizer.param_groups[0]["lr"] == pytest.approx(0.01)
 
 
+class Around(torch.optim.Optimizer):
+    """As timm's Lookahead: its groups are those of another one, also after a state was loaded."""
+
+    def __init__(self, base: torch.optim.Optimizer) -> None:
+        super().__init__(base.param_groups, dict(base.defaults))
+        self.base = base
+        self.param_groups = base.param_groups
+
+    def step(self, closure: Any = None) -> Any:
+        return self.base.step(closure)
+
+    def load_state_dict(self, state_dict: Any) -> None:
+        self.base.load_state_dict(state_dict)
+        self.param_groups = self.base.param_groups
+
+
+def test_groups_stay_those_of_an_optimizer_within_after_a_state_was_loaded() -> None:
+    model = make()
+    around = Around(sgd(model))
+    scheduler = torch.optim.lr_scheduler.StepLR(around, 1)
+    optimizer = distributed(around, model)
+    optimizer.load_state_dict(around.base.state_dict())
+    loss_of(model).backward()
+    optimizer.step()
+    scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == around.base.param_groups[0]["lr"] == pytest.approx(0.01)
+
+
 class Bare(torch.optim.Optimizer):
     """Takes the place of another one without being made as one, as published Lookaheads do."""
 

@@ -9,6 +9,9 @@ import ringd
 import ringd.torch as hvd
 import torch
 from ringd.torch import gradient_waste
+from ringd.torch import job as job_module
+from ringd.torch.gradient_slot import GradientSlot
+from ringd.torch.job import Communicator, Job
 from torch import nn
 
 from tests.client.python.reduced import distributed, expect_same, loss_of, make, sgd
@@ -42,6 +45,7 @@ class Heads(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(1)
+        self.body = nn.Linear(3, 3)
         self.one = nn.Linear(3, 2)
         self.other = nn.Linear(3, 2)
 
@@ -79,9 +83,11 @@ def test_the_optimizer_throws_away_a_whole_round(agreement: Agreement) -> None:
     """Another rank may have used the parameters that this one has not."""
     model = Heads()
     optimizer = distributed(sgd(model), model)
-    model.one(torch.ones(1, 3)).sum().backward()
+    model.one(model.body(torch.ones(1, 3))).sum().backward()
     optimizer.zero_grad()
-    assert agreement.asked == [["one.bias", "one.weight", "other.bias", "other.weight"]]
+    assert agreement.asked == [
+        [f"{part}.{kind}" for part in ("body", "one", "other") for kind in ("bias", "weight")]
+    ]
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
@@ -89,16 +95,82 @@ def test_a_parameter_that_is_used_in_the_dropped_pass_alone_has_zeros(agreement:
     model, reference = Heads(), Heads()
     optimizer = distributed(sgd(model), model)
     for step in range(2):
-        model.one(torch.ones(1, 3)).sum().backward()
+        model.one(model.body(torch.ones(1, 3))).sum().backward()
         model.zero_grad()
-        model.other(torch.ones(1, 3)).sum().backward()
+        model.other(model.body(torch.ones(1, 3))).sum().backward()
         optimizer.step()
-        assert agreement.asked[step:] == [["one.bias", "one.weight"]]
+        assert agreement.asked[step:] == [["body.bias", "body.weight", "one.bias", "one.weight"]]
         reference.zero_grad()
-        (2 * reference.other(torch.ones(1, 3)).sum()).backward()
+        (2 * reference.other(reference.body(torch.ones(1, 3))).sum()).backward()
         sgd(reference).step()
         expect_same(model, reference)
         optimizer.zero_grad()
+
+
+def test_who_takes_single_gradients_out_of_a_step_is_told_how(agreement: Agreement) -> None:
+    model = make()
+    optimizer = distributed(sgd(model), model)
+    loss_of(model).backward()
+    next(model.parameters()).grad = None
+    with pytest.raises(ringd.FailedPreconditionError, match="'0.weight' was changed after"):
+        optimizer.step()
+    assert not agreement.asked
+
+
+def test_what_was_thrown_away_in_a_job_concerns_no_later_one(
+    agreement: Agreement, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make()
+    optimizer = distributed(sgd(model), model)
+    for _ in range(2):
+        loss_of(model).backward()
+        model.zero_grad()
+    loss_of(model).backward()  # throws away what was in flight
+    later = Job(job.context)
+    monkeypatch.setattr(later, "world", Communicator(0, 2))
+    monkeypatch.setattr(job_module, "_job", later)
+    optimizer.zero_grad()
+    loss_of(model).backward()
+    optimizer.step()
+    assert not agreement.asked
+
+
+def test_a_gradient_that_can_not_be_reduced_can_be_thrown_away(agreement: Agreement) -> None:
+    model = nn.ModuleDict({"rows": nn.Embedding(4, 3, sparse=True), "body": nn.Linear(3, 2)})
+    optimizer = distributed(sgd(model), model)
+    with pytest.raises(ringd.InvalidArgumentError):
+        model["body"](model["rows"](torch.tensor([1]))).sum().backward()
+    for _ in range(2):
+        optimizer.zero_grad()
+        assert all(parameter.grad is None for parameter in model.parameters())
+    model["body"](torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+
+
+def test_an_interrupted_zero_grad_may_be_called_again(
+    agreement: Agreement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make()
+    optimizer = distributed(sgd(model), model)
+    loss_of(model).backward()
+    submitted: list[GradientSlot] = []
+    submit = GradientSlot.submit
+
+    def counted(slot: GradientSlot, **options: Any) -> None:
+        submitted.append(slot)
+        submit(slot, **options)
+
+    def interrupted(slot: GradientSlot) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(GradientSlot, "submit", counted)
+    with monkeypatch.context() as patch:
+        patch.setattr(GradientSlot, "discard", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            optimizer.zero_grad()
+    optimizer.zero_grad()
+    assert not submitted
+    assert len(agreement.asked) == 1
 
 
 @pytest.mark.skipif(not hasattr(torch.empty(0), "grad_dtype"), reason="this PyTorch has no grad_dtype")
@@ -108,7 +180,7 @@ def test_an_unused_parameter_gets_zeros_of_its_gradients_type() -> None:
         parameter.grad_dtype = torch.float32
     optimizer = distributed(sgd(model), model)
     for _ in range(2):
-        model.one(torch.ones(1, 3, dtype=torch.bfloat16)).sum().backward()
+        model.one(model.body(torch.ones(1, 3, dtype=torch.bfloat16))).sum().backward()
         optimizer.synchronize()
         assert model.other.weight.grad is not None
         assert model.other.weight.grad.dtype == torch.float32

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <random>
 #include <string>
@@ -71,8 +72,9 @@ TEST_CASE("Hostile nodes: what is no frame, or no message, ends the stream of wh
   const std::string short_end("\x03\0\0\0\x04\0\0\0...", 11);
   const std::string no_message("\x02\0\0\0\x01\0\0\0\xff\xff", 10);
   const std::string other_protocol = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-  const std::string bytes = GENERATE_COPY(too_long, unknown_kind, long_ping, no_zeros, short_end,
-                                          no_message, other_protocol);
+  const std::vector<std::string> all = {too_long,  unknown_kind, long_ping,     no_zeros,
+                                        short_end, no_message,   other_protocol};
+  const std::string bytes = all[GENERATE(range(std::size_t{0}, std::size_t{7}))];
   PeerHost host("secret", Options());
   Outside outside;
   const auto honest = outside.Come(host.address());

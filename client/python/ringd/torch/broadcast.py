@@ -359,13 +359,14 @@ def broadcast_optimizer_state(
     )
     if not is_root:
         own = optimizer.state_dict()
+        had = [set(group) for group in optimizer.param_groups]
         try:
             optimizer.load_state_dict(_with_tensors(skeleton, tensors))
             # torch itself takes another kind of optimizer's settings, and misses its own in step().
             # What a group had before counts: loading puts names into LBFGS's defaults that no
             # group of it has.
             defaults = getattr(optimizer, "defaults", ())
-            for before, group in zip(own["param_groups"], optimizer.param_groups, strict=True):
+            for before, group in zip(had, optimizer.param_groups, strict=False):
                 missing = [name for name in defaults if name in before and name not in group]
                 if missing:
                     optimizer.load_state_dict(own)

@@ -50,7 +50,8 @@ def changed(names: Sequence[str]) -> str:
         f"the gradient of {listed(names)} was changed after "
         "backward(), while it was being reduced over the ranks, so the change is lost. Before "
         "gradients are clipped, unscaled or replaced, call optimizer.synchronize(); after that, "
-        "step so: with optimizer.skip_synchronize(): optimizer.step()"
+        "step so: with optimizer.skip_synchronize(): optimizer.step(). To leave out a whole backward "
+        "pass: optimizer.zero_grad()"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import operator
 import weakref
@@ -238,12 +239,17 @@ class GradientReduction:
             self._describe(current(), self._communicator)
             # Those of which another rank may have computed a gradient.
             for parameter, slot in self._slots.items():
-                if slot.passes_left > 0 and parameter.requires_grad:
+                if slot in self.pending or slot.passes_left == 0 or not parameter.requires_grad:
+                    continue
+                # What can't be reduced its backward pass has refused, and said so.
+                with contextlib.suppress(Exception):
                     slot.submit()
         try:
             self._throw_away(list(self.pending))
-        finally:
+        except RingdError:
             self._reset_count()
+            raise
+        self._reset_count()
         self._agree_on_waste()
 
     def _reset_count(self) -> None:
@@ -266,7 +272,7 @@ class GradientReduction:
             raise first_error
 
     def _agree_on_waste(self) -> None:
-        if is_current(self._job) and self._shared_by(current()) is not None:
+        if self._waste.noted and is_current(self._job) and self._shared_by(current()) is not None:
             self._waste.agree(next(iter(self._names.values()), ""), self._process_set)
         else:
             self._waste.forget()
@@ -280,8 +286,10 @@ class GradientReduction:
         if communicator is not None:
             self._refuse_taken()
             self._describe(job, communicator)
-            # As model.zero_grad() leaves them.
+            # As model.zero_grad() leaves them, but not who takes single ones out of a step.
             abandoned = [slot for slot in self.pending if slot.parameter.grad is None]
+            if not self._waste.noted and len(abandoned) < len(self.pending):
+                abandoned = []
             self._throw_away(abandoned)
             for slot in abandoned:
                 slot.restart_count()
@@ -356,6 +364,7 @@ class GradientReduction:
         if self._communicator is not communicator:
             communicator.gradient_names.keep(self._names)
             self.pending.clear()
+            self._waste.forget()
             self._reset_count()
             self._undescribed.update(dict.fromkeys(self._slots.values()))
             self._job = job

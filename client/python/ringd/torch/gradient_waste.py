@@ -32,17 +32,20 @@ class GradientWaste:
             self._told = True
             warnings.warn(gradient_messages.waste(names), stacklevel=5)
 
+    @property
+    def noted(self) -> bool:
+        """Whether something has been thrown away that the ranks have not agreed on."""
+        return bool(self._names)
+
     def forget(self) -> None:
-        """For ranks that no other rank waits for."""
+        """For ranks that no other rank waits for, and in another job."""
         self._names.clear()
 
     def agree(self, first_parameter: str, process_set: ProcessSet) -> None:
-        """Blocks until all ranks of the set have thrown something away, if this one has.
+        """Blocks until all ranks of the set have thrown something away. Requirement: ``noted``.
         ``FailedPreconditionError`` if they are not the same gradients."""
         names = sorted(self._names)
         self.forget()
-        if not names:
-            return
         name = f"zero_grad() of gradients that are being reduced, of {first_parameter}"
         if not are_equal_on_all(names, name, process_set):
             raise FailedPreconditionError(gradient_messages.different_waste(names))

@@ -37,7 +37,6 @@ class DistributedMixin:
     _reduction: GradientReduction
     _should_synchronize: bool
     _wrapped: weakref.ref[torch.optim.Optimizer]
-    _share: Callable[[Any], None]
     param_groups: list[dict[str, Any]]
 
     @uncompiled
@@ -154,7 +153,10 @@ class DistributedMixin:
     def load_state_dict(self, *arguments: Any, **options: Any) -> None:
         """As the optimizer's own."""
         super().load_state_dict(*arguments, **options)  # type: ignore[misc]
-        self._share(self)  # the class may have a way of its own, without PyTorch's hooks
+        wrapped: Any = self._wrapped()
+        if wrapped is not None:
+            # The class may have a way of its own, without PyTorch's hooks.
+            wrapped.param_groups, wrapped.state = self.param_groups, self.state  # type: ignore[attr-defined]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(
@@ -332,9 +334,9 @@ def DistributedOptimizer(
         process_set,
     )
     _watch_steps()
-    distributed._share = _sharing(optimizer)
-    if hasattr(optimizer, "_optimizer_load_state_dict_post_hooks"):  # not before its __init__
-        optimizer.register_load_state_dict_post_hook(distributed._share)
+    if hasattr(optimizer, "_optimizer_load_state_dict_post_hooks"):  # not without its __init__
+        # Both optimizers have the same hooks.
+        optimizer.register_load_state_dict_post_hook(_sharing(optimizer))
     return distributed
 
 
@@ -344,7 +346,7 @@ def _check_passes(passes: int) -> None:
 
 
 def _sharing(optimizer: torch.optim.Optimizer) -> Callable[[torch.optim.Optimizer], None]:
-    """For both optimizers: after ``load_state_dict``, which gives one of them new groups and
+    """A hook for both optimizers: after ``load_state_dict``, which gives one of them new groups and
     a new state, they share them again. So do schedulers, which hold the one or the other."""
     groups, state = optimizer.param_groups, optimizer.state
 
