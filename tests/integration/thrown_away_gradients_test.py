@@ -39,14 +39,14 @@ DROPPED = """
     warnings.simplefilter("ignore")
     hvd.init()
     torch.manual_seed(1)
-    model = torch.nn.ModuleList([torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)])
+    model = torch.nn.ModuleList([torch.nn.Linear(3, 2), torch.nn.Linear(3, 2), torch.nn.Linear(3, 3)])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
     for _ in range(5):
-        model[hvd.rank()](torch.ones(1, 3)).sum().backward()
+        model[hvd.rank()](model[2](torch.ones(1, 3))).sum().backward()
         try:
             (optimizer if os.environ["BY"] == "optimizer" else model).zero_grad()
-            model[1 - hvd.rank()](torch.ones(1, 3)).sum().backward()
+            model[1 - hvd.rank()](model[2](torch.ones(1, 3))).sum().backward()
             optimizer.step()
         except ringd.FailedPreconditionError as error:
             print("told:", error, flush=True)

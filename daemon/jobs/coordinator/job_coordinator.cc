@@ -30,7 +30,6 @@ absl::Status ToStatus(const v1::Failure& failure) {
 JobCoordinator::JobCoordinator(Options options, NodeSender* sender, Clock::time_point now)
     : options_(std::move(options)),
       sender_(sender),
-      began_(now),
       start_deadline_(now + options_.start_timeout),
       table_(options_.size) {}
 
@@ -70,6 +69,7 @@ void JobCoordinator::AddNode(LinkId link, const v1::Hello& hello, Clock::time_po
   node.name = hello.node_name();
   node.transport_address = hello.transport_address();
   node.local_size = hello.local_size();
+  node.start_timeout = std::chrono::milliseconds(hello.start_timeout_ms());
   node.rank_exchange_address = hello.rank_exchange_address();
   nodes_.emplace(link, std::move(node));
   if (hello.size() != options_.size) {
@@ -207,7 +207,7 @@ void JobCoordinator::OnMessage(LinkId link, v1::NodeMessage message, Clock::time
       OnTrialReport(link, message.trial_report());
       return;
     case v1::NodeMessage::kFailure:
-      OnFailure(message.failure(), now);
+      OnFailure(node, message.failure(), now);
       return;
     case v1::NodeMessage::kRanksLeft:
       OnRanksLeft(link, node, message.ranks_left());
@@ -259,13 +259,15 @@ void JobCoordinator::OnMessage(LinkId link, v1::NodeMessage message, Clock::time
   }
 }
 
-void JobCoordinator::OnFailure(const v1::Failure& failure, Clock::time_point now) {
+void JobCoordinator::OnFailure(const Node& node, const v1::Failure& failure,
+                               Clock::time_point now) {
   const bool is_here = std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
     return entry.second.name == failure.lost_node();
   });
   const absl::Status cause = ToStatus(failure);
   // A node whose own time is up: who has not joined is known here.
-  if (state_ == State::kJoining && absl::IsDeadlineExceeded(cause)) return FailToStart(now);
+  if (state_ == State::kJoining && absl::IsDeadlineExceeded(cause))
+    return FailToStart(node.start_timeout);
   if (!is_here || state_ == State::kFailed) return Fail(cause);
   // Its own connection is about to end, and says more.
   if (!suspicion_.has_value()) suspicion_ = Suspicion{cause, now + kSuspicionLasts};
@@ -301,7 +303,7 @@ void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why) {
 void JobCoordinator::Advance(Clock::time_point now) {
   if (suspicion_.has_value() && now >= suspicion_->until) Fail(suspicion_->cause);
   if (state_ == State::kJoining && now >= start_deadline_) {
-    FailToStart(now);
+    FailToStart(options_.start_timeout);
   }
   if (state_ == State::kJoining && gathering_untold_) TellWhoIsMissing(now);
   EndLateMeasuring(now);

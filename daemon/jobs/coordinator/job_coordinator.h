@@ -105,6 +105,7 @@ class JobCoordinator {
     int local_size = 0;
     NodeIndex index;
     std::set<int> left;  // ranks that have left
+    std::chrono::milliseconds start_timeout{};
   };
   LogFields Fields() const;
   void AddRank(LinkId link, const v1::RankInfo& info);
@@ -149,21 +150,20 @@ class JobCoordinator {
   void OnRankDevice(const Node& node, const v1::RankDevice& device);
   void Make(const AskedCommunicator& asked);
   void Refuse(const RefusedCommunicator& refused);
-  void OnFailure(const v1::Failure& failure, Clock::time_point now);
+  void OnFailure(const Node& node, const v1::Failure& failure, Clock::time_point now);
   void OnRanksLeft(LinkId link, Node& node, const v1::RanksLeft& left);
   void Refuse(LinkId link, const absl::Status& reason);
   void FailWith(const absl::Status& cause, bool node_lost);
   void Broadcast(const v1::CoordinatorMessage& message);
   void BroadcastExcept(LinkId but, const v1::CoordinatorMessage& message);
   void TellWhoIsMissing(Clock::time_point now);
-  void FailToStart(Clock::time_point now);
+  void FailToStart(std::chrono::nanoseconds timeout);
   std::string DescribePresent() const;
 
   Options options_;
   NodeSender* sender_;
   State state_ = State::kJoining;
   absl::Status failure_;
-  const Clock::time_point began_;
   Clock::time_point start_deadline_;
   std::map<LinkId, Node> nodes_;
   std::set<int> registering_ranks_;  // RankDevice::registers

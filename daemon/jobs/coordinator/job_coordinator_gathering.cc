@@ -1,6 +1,5 @@
 // JobCoordinator while ranks join: who is there, who is missing, and what they hear of it.
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <vector>
 
@@ -72,12 +71,11 @@ void JobCoordinator::TellWhoIsMissing(Clock::time_point now) {
   Broadcast(message);
 }
 
-void JobCoordinator::FailToStart(Clock::time_point now) {
-  // To a tenth: nodes and ranks begin one after the other.
-  const double waited = std::round(std::chrono::duration<double>(now - began_).count() * 10) / 10;
+void JobCoordinator::FailToStart(std::chrono::nanoseconds timeout) {
   Fail(absl::DeadlineExceededError(absl::StrCat(
-      "job '", options_.job_id, "' could not start within ", waited,
-      " s: ", NameRanks(MissingRanks()), " did not join; present: ", DescribePresent(),
+      "job '", options_.job_id, "' could not start within ",
+      std::chrono::duration<double>(timeout).count(), " s: ", NameRanks(MissingRanks()),
+      " did not join; present: ", DescribePresent(),
       turned_away_.empty() ? "" : "; turned away: ", absl::StrJoin(turned_away_, "; "))));
 }
 

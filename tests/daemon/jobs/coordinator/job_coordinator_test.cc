@@ -320,12 +320,14 @@ TEST_CASE(
   World world(3);
   world.AddNode(kA, "node-a", 3, 2);
   world.Join(kA, 0, 0);
-  world.AddNode(kB, "node-b", 3, 1);
+  v1::Hello hello = HelloOf("node-b", 3, 1);
+  hello.set_start_timeout_ms(7000);
+  world.coordinator.AddNode(kB, hello, world.begin);
   world.Join(kB, 2, 0);
   v1::NodeMessage message;
   message.mutable_failure()->set_code(static_cast<int>(absl::StatusCode::kDeadlineExceeded));
   message.mutable_failure()->set_text("its own words");
-  world.coordinator.OnMessage(kB, message, world.begin + std::chrono::milliseconds(7040));
+  world.coordinator.OnMessage(kB, message, world.begin + kSecond);
   const std::string text = world.Failure({kA, kB});
   CHECK_THAT(text, Contains("could not start within 7 s: rank 1 did not join; present: node-a"));
 }
