@@ -266,8 +266,9 @@ void JobCoordinator::OnFailure(const Node& node, const v1::Failure& failure,
   });
   const absl::Status cause = ToStatus(failure);
   // A node whose own time is up: who has not joined is known here.
-  if (state_ == State::kJoining && absl::IsDeadlineExceeded(cause))
+  if (state_ == State::kJoining && absl::IsDeadlineExceeded(cause)) {
     return FailToStart(node.start_timeout);
+  }
   if (!is_here || state_ == State::kFailed) return Fail(cause);
   // Its own connection is about to end, and says more.
   if (!suspicion_.has_value()) suspicion_ = Suspicion{cause, now + kSuspicionLasts};
