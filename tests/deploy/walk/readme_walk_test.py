@@ -171,7 +171,10 @@ def start_the_service(walk: Walk) -> None:
         walk.service.take(beginning)
         for beginning in ("deploy/systemd/install --peer-interface", "systemctl enable", "usermod")
     ]
-    update = walk.service.take_all("deploy/systemd/install") + walk.service.take_all("ringctl drain")
+    update = [
+        walk.service.take(beginning)
+        for beginning in ("deploy/systemd/install", "ringd --check-config", "ringctl drain")
+    ]
     first, second = walk.machines
     first.shell("root", "\n".join([f"cd {ROOT}", *install, *update]))
     bring_the_service(walk)
