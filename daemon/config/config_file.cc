@@ -40,8 +40,9 @@ absl::StatusOr<std::string> ValueText(absl::string_view key, const toml::node& n
   if (const auto* value = node.as_boolean()) return std::string(value->get() ? "true" : "false");
   if (const auto* value = node.as_integer()) {
     const Setting* setting = FindSetting(key);
-    if (setting == nullptr || setting->kind != SettingKind::kMode)
+    if (setting == nullptr || setting->kind != SettingKind::kMode) {
       return absl::StrCat(value->get());
+    }
     // 0o660 stands for bits, and the table reads bits in octal. 660 would be other bits.
     if (value->flags() != toml::value_flags::format_as_octal || value->get() < 0) {
       return absl::InvalidArgumentError(

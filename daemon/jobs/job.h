@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "backends/backend.h"
+#include "daemon/jobs/awaited_communicator.h"
 #include "daemon/jobs/communicator/job_communicator.h"
 #include "daemon/jobs/communicator/trace_reading.h"
 #include "daemon/jobs/communicator_part.h"
@@ -46,8 +47,6 @@
 
 namespace ringd {
 
-using CreateCommunicatorCallback =
-    std::function<void(const absl::Status&, const v1::CreateCommunicatorReply&)>;
 using JoinCallback = std::function<void(const absl::Status&, const v1::JoinReply&)>;
 
 // Thread safety: none; the progress thread owns it.
@@ -233,16 +232,7 @@ class Job {
     bool foretold = false;                        // the node's ranks know that it has ended
   };
 
-  // A rank of this node that waits for a communicator.
-  struct Ask {
-    int rank = 0;
-    std::string name;
-    std::vector<int> ranks;
-    bool by_order = false;
-    CreateCommunicatorCallback done;
-    std::optional<Clock::time_point> since;  // the first tick after it
-    std::chrono::nanoseconds told_after{};   // the last warning
-  };
+  using Ask = AwaitedCommunicator;
 
   Member* Find(const Session& session);
   const Member* Find(const Session& session) const;

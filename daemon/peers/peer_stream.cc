@@ -115,52 +115,49 @@ int PeerStream::broken() const {
 
 PeerStream::Look PeerStream::LookAfter(Clock::time_point now) {
   bool is_closed = false;
-  Acknowledged acknowledged;
   {
     const MutexLock lock(mutex_);
     if (!socket_.valid()) return {};
     is_closed = closed_;
-    acknowledged = AcknowledgedLocked();
   }
   if (is_closed) {
     if (!closed_since_.has_value()) closed_since_ = now;
     const Clock::time_point due = *closed_since_ + limits_.close_grace;
-    return {now >= due, absl::UnavailableError("it does not hang up"), due};
+    if (now < due) return {{}, due};
+    return {absl::UnavailableError("it does not hang up"), due};
   }
   if (pinged_.has_value() && heard_ > *pinged_) pinged_.reset();
   if (pinged_.has_value()) {
     const Clock::time_point due = *pinged_ + limits_.keepalive_timeout;
-    if (now < due) return {false, {}, due};
+    if (now < due) return {{}, due};
+    const Acknowledged acknowledged = LookAtAcknowledged();
     if (acknowledged.all || acknowledged.window_is_closed) {
       if (now - heard_ < limits_.process_patience) return Ping(now);
-      return {true,
-              absl::DeadlineExceededError(absl::StrCat(
-                  "it has not answered for ",
-                  std::chrono::duration_cast<std::chrono::seconds>(now - heard_).count(),
-                  " s, though its host does")),
+      const auto silent = std::chrono::duration_cast<std::chrono::seconds>(now - heard_);
+      return {absl::DeadlineExceededError(absl::StrCat("it has not answered for ", silent.count(),
+                                                       " s, though its host does")),
               due};
     }
     if (acknowledged.bytes <= acknowledged_) {
-      return {true, absl::UnavailableError("its host does not answer"), due};
+      return {absl::UnavailableError("its host does not answer"), due};
     }
     // What it takes from us is a sign of life as well: the ping may be far behind.
     acknowledged_ = acknowledged.bytes;
     pinged_ = now;
-    return {false, {}, now + limits_.keepalive_timeout};
+    return {{}, now + limits_.keepalive_timeout};
   }
   const Clock::time_point due = heard_ + limits_.keepalive_interval;
-  if (now < due) return {false, {}, due};
+  if (now < due) return {{}, due};
   return Ping(now);
 }
 
 PeerStream::Look PeerStream::Ping(Clock::time_point now) {
   pinged_ = now;
   if (!Send(EncodePeerFrame(PeerFrameKind::kPing, {}))) {
-    return {true, absl::UnavailableError("it takes nothing"), now};
+    return {absl::UnavailableError("it takes nothing"), now};
   }
-  const MutexLock lock(mutex_);
-  acknowledged_ = AcknowledgedLocked().bytes;
-  return {false, {}, now + limits_.keepalive_timeout};
+  acknowledged_ = LookAtAcknowledged().bytes;
+  return {{}, now + limits_.keepalive_timeout};
 }
 
 void PeerStream::QueueLocked(std::string frame) {
@@ -207,7 +204,8 @@ void PeerStream::WriteLocked() {
   if (said_) ::shutdown(socket_.get(), SHUT_WR);
 }
 
-PeerStream::Acknowledged PeerStream::AcknowledgedLocked() const {
+PeerStream::Acknowledged PeerStream::LookAtAcknowledged() const {
+  const MutexLock lock(mutex_);
   int outstanding = 0;
   if (::ioctl(socket_.get(), SIOCOUTQ, &outstanding) != 0) outstanding = 0;
   Acknowledged acknowledged;
@@ -215,13 +213,12 @@ PeerStream::Acknowledged PeerStream::AcknowledgedLocked() const {
       written_bytes_ -
       std::min<std::uint64_t>(static_cast<std::uint64_t>(outstanding), written_bytes_);
   acknowledged.all = outstanding == 0 && queue_.empty();
+  if (outstanding == 0) return acknowledged;
   tcp_info info{};
   socklen_t size = sizeof(info);
-  const bool is_known =
-      ::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && outstanding > 0;
+  if (::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return acknowledged;
   // The kernel probes a closed window, ever more rarely.
-  acknowledged.window_is_closed =
-      is_known && info.tcpi_unacked == 0 && info.tcpi_probes < kUnansweredProbes;
+  acknowledged.window_is_closed = info.tcpi_unacked == 0 && info.tcpi_probes < kUnansweredProbes;
   return acknowledged;
 }
 

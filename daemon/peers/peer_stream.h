@@ -86,9 +86,9 @@ class PeerStream {
   }
 
   struct Look {
-    bool is_over = false;  // silent for too long, or closed for long enough
-    // If it is. kDeadlineExceeded: its host answers, the process does not.
-    absl::Status why;
+    // Not ok: silent for too long, or closed for long enough, and why it counts as lost.
+    // kDeadlineExceeded: its host answers, the process does not.
+    absl::Status over;
     Clock::time_point next = Clock::time_point::max();  // look again then
   };
   // Pings if that is due.
@@ -106,7 +106,7 @@ class PeerStream {
     // Nothing is on its way, since the other process has read too little: the host answers to that.
     bool window_is_closed = false;
   };
-  Acknowledged AcknowledgedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Acknowledged LookAtAcknowledged() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const PeerStreamLimits limits_;
   const std::shared_ptr<PeerBudget> budget_;

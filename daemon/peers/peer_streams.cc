@@ -284,12 +284,12 @@ void PeerStreams::LookAfterAll(Clock::time_point now) {
     // What has come and is not read, since it is not dealt with, is a sign of life.
     if (full_.contains(entry->id)) entry->stream->Heard(now);
     const PeerStream::Look look = entry->stream->LookAfter(now);
-    if (absl::IsDeadlineExceeded(look.why) && look.is_over) {
-      End(*entry, look.why);
-    } else if (look.is_over) {
-      Lose(*entry, std::string(look.why.message()));
-    } else {
+    if (look.over.ok()) {
       next_look_ = std::min(next_look_, look.next);
+    } else if (absl::IsDeadlineExceeded(look.over)) {
+      End(*entry, look.over);
+    } else {
+      Lose(*entry, std::string(look.over.message()));
     }
   }
 }

@@ -30,6 +30,11 @@ std::string DidYouMean(absl::string_view typed, std::span<const std::string> kno
   return meant.empty() ? "" : absl::StrCat("; did you mean ", meant, "?");
 }
 
+std::string HelpOf(const CLI::App* command) {
+  return command == nullptr ? "ringctl --help"
+                            : absl::StrCat("ringctl ", command->get_name(), " --help");
+}
+
 // The command that is given first, or null.
 const CLI::App* FindCommand(const CLI::App& app, std::span<const std::string> arguments) {
   const auto all = app.get_subcommands([](const CLI::App*) { return true; });
@@ -44,14 +49,11 @@ const CLI::App* FindCommand(const CLI::App& app, std::span<const std::string> ar
 std::string UnknownOption(const CLI::App& command, absl::string_view typed) {
   const absl::string_view name = typed.substr(0, typed.find('='));
   return absl::StrCat(command.get_name(), " has no option ", name,
-                      DidYouMean(name, LongOptions(command)), "; see ringctl ", command.get_name(),
-                      " --help");
+                      DidYouMean(name, LongOptions(command)), "; see ", HelpOf(&command));
 }
 
 std::string HelpOf(const CLI::App& app, std::span<const std::string> arguments) {
-  const CLI::App* const command = FindCommand(app, arguments);
-  return command == nullptr ? "ringctl --help"
-                            : absl::StrCat("ringctl ", command->get_name(), " --help");
+  return HelpOf(FindCommand(app, arguments));
 }
 
 std::optional<std::string> ExplainUnknownWord(const CLI::App& app,

@@ -2,7 +2,6 @@
 // does not read, its host has not acknowledged.
 #include "daemon/peers/peer_stream.h"
 
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -17,6 +16,7 @@
 
 #include "proto/base/unix_socket.h"
 #include "proto/peers/peer_frame.h"
+#include "tests/backends/tcp_pair.h"
 
 namespace ringd {
 namespace {
@@ -37,21 +37,8 @@ Ends UnixEnds() {
 
 // The kernel acknowledges what nobody reads, as far as its buffer goes.
 Ends TcpEnds() {
-  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  REQUIRE(::bind(listener.get(), generic, length) == 0);
-  REQUIRE(::listen(listener.get(), 1) == 0);
-  REQUIRE(::getsockname(listener.get(), generic, &length) == 0);
-  Ends ends;
-  ends.own.Reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  REQUIRE(::connect(ends.own.get(), generic, length) == 0);
-  ends.other.Reset(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  REQUIRE(ends.other.valid());
-  return ends;
+  TcpPair pair;
+  return {std::move(pair.one), std::move(pair.other)};
 }
 
 struct World {
@@ -84,15 +71,14 @@ void Settle() { std::this_thread::sleep_for(milliseconds(100)); }
 
 TEST_CASE("PeerStream: a host that acknowledges nothing is lost after interval and timeout") {
   World world;
-  CHECK_FALSE(world.LookAt(milliseconds(999)).is_over);
+  CHECK(world.LookAt(milliseconds(999)).over.ok());
   CHECK(world.ReadAll() == 0);
   const PeerStream::Look pinged = world.LookAt(milliseconds(1000));
-  CHECK_FALSE(pinged.is_over);
+  CHECK(pinged.over.ok());
   CHECK(pinged.next == world.begin + milliseconds(3500));
-  CHECK_FALSE(world.LookAt(milliseconds(3499)).is_over);
+  CHECK(world.LookAt(milliseconds(3499)).over.ok());
   const PeerStream::Look look = world.LookAt(milliseconds(3500));
-  CHECK(look.is_over);
-  CHECK(look.why == absl::UnavailableError("its host does not answer"));
+  CHECK(look.over == absl::UnavailableError("its host does not answer"));
 }
 
 TEST_CASE("PeerStream: a process that says nothing has its patience while its host acknowledges") {
@@ -100,27 +86,26 @@ TEST_CASE("PeerStream: a process that says nothing has its patience while its ho
   milliseconds time{1000};
   for (; time < world.limits.process_patience; time += milliseconds(2500)) {
     INFO(time.count());
-    REQUIRE_FALSE(world.LookAt(time).is_over);
+    REQUIRE(world.LookAt(time).over.ok());
     REQUIRE(world.ReadAll() > 0);  // a ping each time
   }
   SECTION("and is lost then") {
     const PeerStream::Look look = world.LookAt(time);
-    CHECK(look.is_over);
-    CHECK(look.why ==
+    CHECK(look.over ==
           absl::DeadlineExceededError("it has not answered for 36 s, though its host does"));
   }
   SECTION("it has time again if it says a word") {
     world.stream.Heard(world.begin + time);
-    CHECK_FALSE(world.LookAt(time).is_over);
+    CHECK(world.LookAt(time).over.ok());
     CHECK(world.ReadAll() == 0);
-    CHECK_FALSE(world.LookAt(time + seconds(5)).is_over);
+    CHECK(world.LookAt(time + seconds(5)).over.ok());
   }
   SECTION("its host is lost as soon as it acknowledges nothing") {
     world.stream.Heard(world.begin + time);
-    CHECK_FALSE(world.LookAt(time + milliseconds(1000)).is_over);
+    CHECK(world.LookAt(time + milliseconds(1000)).over.ok());
     world.ReadAll();
-    CHECK_FALSE(world.LookAt(time + milliseconds(3500)).is_over);
-    CHECK(world.LookAt(time + milliseconds(6000)).is_over);
+    CHECK(world.LookAt(time + milliseconds(3500)).over.ok());
+    CHECK_FALSE(world.LookAt(time + milliseconds(6000)).over.ok());
   }
 }
 
@@ -131,7 +116,7 @@ TEST_CASE("PeerStream: a process that reads nothing has its patience, whatever w
   milliseconds time{1000};
   for (; time < world.limits.process_patience; time += milliseconds(2500)) {
     INFO(time.count());
-    REQUIRE_FALSE(world.LookAt(time).is_over);
+    REQUIRE(world.LookAt(time).over.ok());
     if (time == milliseconds(3500)) {
       REQUIRE(world.stream.Send(EncodePeerFrame(PeerFrameKind::kMessage, much)));
       Settle();
@@ -139,8 +124,7 @@ TEST_CASE("PeerStream: a process that reads nothing has its patience, whatever w
   }
   Settle();
   const PeerStream::Look look = world.LookAt(time);
-  CHECK(look.is_over);
-  CHECK(look.why ==
+  CHECK(look.over ==
         absl::DeadlineExceededError("it has not answered for 36 s, though its host does"));
 }
 
@@ -151,22 +135,22 @@ TEST_CASE(
   const std::vector<std::byte> before(100'000);
   REQUIRE(world.stream.Send(EncodePeerFrame(PeerFrameKind::kMessage, before)));
   REQUIRE(world.ReadAll() > before.size());
-  CHECK_FALSE(world.LookAt(milliseconds(1000)).is_over);
+  CHECK(world.LookAt(milliseconds(1000)).over.ok());
   REQUIRE(world.ReadAll() > 0);
   REQUIRE(world.stream.Send(EncodePeerFrame(PeerFrameKind::kMessage, {})));
-  CHECK_FALSE(world.LookAt(milliseconds(3500)).is_over);
-  CHECK(world.LookAt(milliseconds(6000)).is_over);
+  CHECK(world.LookAt(milliseconds(3500)).over.ok());
+  CHECK_FALSE(world.LookAt(milliseconds(6000)).over.ok());
 }
 
 TEST_CASE("PeerStream: a ping behind much is waited for while the other host takes of it") {
   World world;
   const std::vector<std::byte> much(400'000);
   REQUIRE(world.stream.Send(EncodePeerFrame(PeerFrameKind::kMessage, much)));
-  CHECK_FALSE(world.LookAt(milliseconds(1000)).is_over);
+  CHECK(world.LookAt(milliseconds(1000)).over.ok());
   std::vector<std::byte> some(200'000);
   REQUIRE(::recv(world.other.get(), some.data(), some.size(), MSG_DONTWAIT) > 0);
-  CHECK_FALSE(world.LookAt(milliseconds(3500)).is_over);
-  CHECK(world.LookAt(milliseconds(6000)).is_over);
+  CHECK(world.LookAt(milliseconds(3500)).over.ok());
+  CHECK_FALSE(world.LookAt(milliseconds(6000)).over.ok());
 }
 
 }  // namespace ringd

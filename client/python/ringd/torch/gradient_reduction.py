@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-import operator
 import weakref
 from collections.abc import Iterable
 from typing import Any
@@ -20,6 +18,7 @@ from ringd.torch.gradient_names import names_of
 from ringd.torch.gradient_slot import GradientSlot
 from ringd.torch.gradient_waste import GradientWaste
 from ringd.torch.job import Communicator, Job, current, is_current
+from ringd.torch.parameter_groups import are_those_of, parameters_of
 from ringd.torch.process_set import ProcessSet, communicator_if_member
 from ringd.torch.uncompiled import uncompiled
 from ringd.types import ReduceOp
@@ -74,7 +73,7 @@ class GradientReduction:
         gradients_in_flight.end_left(job)
         # Else the hooks would keep the parameters, and these the hooks.
         weakref.finalize(self, _leave, self._hooks, self.pending).atexit = False
-        parameters = _parameters_of(groups)
+        parameters = parameters_of(groups)
         # Those of the groups when they were last looked at.
         self._members = parameters
         names = names_of(parameters, named_parameters)
@@ -122,7 +121,7 @@ class GradientReduction:
             del self._taken[parameter]
             self._add(parameter)
         groups = list(groups)
-        if _are_those_of(groups, self._members):
+        if are_those_of(groups, self._members):
             return
         # After a failure the next call goes on where this one has ended.
         unnamed: dict[torch.Tensor, str] = {}
@@ -132,7 +131,7 @@ class GradientReduction:
                     unnamed[parameter] = self._further_names.pop(parameter, f"group.{number}.{index}")
         communicator = self._communicator
         self._names |= unnamed if communicator is None else communicator.gradient_names.claim(unnamed)
-        there = _parameters_of(groups)
+        there = parameters_of(groups)
         for parameter in there:
             if not self._knows(parameter):
                 self._add(parameter)
@@ -271,6 +270,14 @@ class GradientReduction:
         if first_error is not None:
             raise first_error
 
+    def _throw_away_abandoned(self) -> None:
+        """What model.zero_grad() has left in flight."""
+        abandoned = [slot for slot in self.pending if slot.parameter.grad is None]
+        self._throw_away(abandoned)
+        for slot in abandoned:
+            slot.restart_count()
+        self._agree_on_waste()
+
     def _agree_on_waste(self) -> None:
         if self._waste.noted and is_current(self._job) and self._shared_by(current()) is not None:
             self._waste.agree(next(iter(self._names.values()), ""), self._process_set)
@@ -286,14 +293,9 @@ class GradientReduction:
         if communicator is not None:
             self._refuse_taken()
             self._describe(job, communicator)
-            # As model.zero_grad() leaves them, but not who takes single ones out of a step.
-            abandoned = [slot for slot in self.pending if slot.parameter.grad is None]
-            if not self._waste.noted and len(abandoned) < len(self.pending):
-                abandoned = []
-            self._throw_away(abandoned)
-            for slot in abandoned:
-                slot.restart_count()
-            self._agree_on_waste()
+            # Not what takes single gradients out of a step. Without waste this looks at one slot.
+            if self._waste.noted or all(slot.parameter.grad is None for slot in self.pending):
+                self._throw_away_abandoned()
             for parameter, slot in self._slots.items():
                 # Already submitted: its last pass has been counted. Frozen meanwhile: as without
                 # ringd.
@@ -342,7 +344,7 @@ class GradientReduction:
         slots = self.unreduced
         if not slots or not is_current(self._job):
             return
-        used = set(_parameters_of(other.param_groups))
+        used = set(parameters_of(other.param_groups))
         names = self._names_of(slot for slot in slots if slot.parameter in used)
         if names:
             raise FailedPreconditionError(gradient_messages.other_step(type(other).__name__, names))
@@ -386,18 +388,6 @@ def _leave(hooks: dict[int, RemovableHandle], pending: dict[GradientSlot, None])
     for hook in hooks.values():
         hook.remove()
     gradients_in_flight.leave(pending)
-
-
-def _are_those_of(groups: list[dict[str, Any]], parameters: list[torch.Tensor]) -> bool:
-    """Whether these are the groups' parameters, in this order. Comparing them would compute."""
-    if sum(len(group["params"]) for group in groups) != len(parameters):
-        return False
-    there = itertools.chain.from_iterable(group["params"] for group in groups)
-    return all(map(operator.is_, there, parameters))
-
-
-def _parameters_of(groups: Iterable[dict[str, Any]]) -> list[torch.Tensor]:
-    return [parameter for group in groups for parameter in group["params"]]
 
 
 def refuse_step_past_reductions(

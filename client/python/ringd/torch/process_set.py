@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import operator
 import weakref
@@ -18,6 +17,7 @@ from ringd.errors import (
     RingdError,
 )
 from ringd.torch import gradients_in_flight
+from ringd.torch.digest import digest_of
 from ringd.torch.job import Communicator, Job, current, is_current, is_initialized, known_place, place
 from ringd.torch.operations import allreduce_spec, start, synchronize
 from ringd.types import ReduceOp
@@ -339,8 +339,7 @@ def _gathered(job: Job, name: str, own: int) -> list[int]:
 
 def _agree(job: Job, request: str, words: str) -> None:
     """``InvalidArgumentError``, on all ranks, if one of them does not ask for `request`."""
-    digest = hashlib.blake2b(request.encode(), digest_size=7).digest()
-    requests = _gathered(job, _CALL, int.from_bytes(digest, "little"))
+    requests = _gathered(job, _CALL, digest_of(request))
     own = requests[job.place.rank]
     others = [rank for rank, asked in enumerate(requests) if asked != own]
     if others:
