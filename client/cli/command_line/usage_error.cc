@@ -1,6 +1,5 @@
 #include "client/cli/command_line/usage_error.h"
 
-#include <CLI/App.hpp>
 #include <algorithm>
 #include <vector>
 

@@ -2,15 +2,12 @@
 #ifndef RINGD_CLIENT_CLI_COMMAND_LINE_USAGE_ERROR_H_
 #define RINGD_CLIENT_CLI_COMMAND_LINE_USAGE_ERROR_H_
 
+#include <CLI/App.hpp>
 #include <optional>
 #include <span>
 #include <string>
 
 #include "absl/strings/string_view.h"
-
-namespace CLI {
-class App;
-}  // namespace CLI
 
 namespace ringd::cli {
 
