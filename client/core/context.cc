@@ -139,7 +139,11 @@ void Context::EndPart(Farewell farewell, absl::string_view failure) {
   const bool reachable = state_.phase() < SessionState::Phase::kLost;
   const bool leaves = farewell == Farewell::kLeave;
   const bool tells = reachable && (leaves || !failure.empty());
-  const auto tell = [this, failure] {
+  const auto tell = [this, leaves, failure] {
+    if (leaves && failure.empty()) {
+      auto& header = *reinterpret_cast<SessionHeader*>(segment_.data());
+      header.leaves.store(1, std::memory_order_relaxed);
+    }
     static_cast<void>(control_->Leave(failure, Clock::now() + kCloseDeadline));
   };
   // Who leaves in order does so before anybody hears that an operation was cancelled: until ringd

@@ -298,6 +298,8 @@ class Context {
   std::vector<std::uint64_t> late_pings_ ABSL_GUARDED_BY(pings_mutex_);
   mutable Mutex communicators_mutex_;
   std::map<ringd_communicator, Communicator> communicators_ ABSL_GUARDED_BY(communicators_mutex_);
+  // Names of those that were asked for in vain. They may have been made all the same.
+  std::set<std::string> missed_communicators_ ABSL_GUARDED_BY(communicators_mutex_);
   const std::string cuda_library_;
   const std::string nccl_library_;
   const bool wants_host_path_;

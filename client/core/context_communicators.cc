@@ -76,12 +76,20 @@ absl::StatusOr<ringd_communicator> Context::CreateCommunicator(
   if (absl::Status status = CheckAsked(asked); !status.ok()) return status;
   if (!state_.alive()) return state_.status();
   const Presence presence(calls_);
+  {
+    const MutexLock lock(communicators_mutex_);
+    asked.again = missed_communicators_.contains(asked.name);
+  }
   const std::chrono::nanoseconds patience =
       asked.timeout_ms == 0 ? std::chrono::nanoseconds(kLongestCreate)
                             : std::chrono::milliseconds(asked.timeout_ms) + kLongestCreate;
   const absl::StatusOr<MadeCommunicator> made =
       control_->CreateCommunicator(asked, Clock::now() + patience + kCreateMargin, is_interrupted_);
-  if (!made.ok()) return state_.alive() ? Explain(made.status()) : state_.status();
+  if (!made.ok()) {
+    const MutexLock lock(communicators_mutex_);
+    missed_communicators_.insert(asked.name);
+    return state_.alive() ? Explain(made.status()) : state_.status();
+  }
   absl::StatusOr<LaneUse> lane = OpenLane(*made, asked.by_order);
   if (!lane.ok()) {
     ForgetCommunicator(*made);
@@ -100,6 +108,7 @@ absl::StatusOr<ringd_communicator> Context::CreateCommunicator(
   added.place.node_count = made->node_count;
   added.place.node_index = made->node_index;
   MutexLock lock(communicators_mutex_);
+  missed_communicators_.erase(added.name);
   communicators_[made->number] = std::move(added);
   return made->number;
 }

@@ -147,8 +147,11 @@ void Engine::SetDraining(bool draining) {
 
 void Engine::Run() {
   Clock::time_point last_look;
+  due_ = Clock::now();
   while (!stopping_) {
     Clock::time_point now = Clock::now();
+    standstill_.OnTurn(due_, now);
+    due_ = now;
     heartbeat_.fetch_add(1, std::memory_order_relaxed);
     if (now >= next_beat_) ShowHeartbeat(now);
     if (now - last_look >= kLookInterval) {
@@ -190,7 +193,9 @@ std::size_t Engine::Turn(Clock::time_point now) {
     work += job->Advance(now);
   }
   activity_.Set(EngineDoing::kCoordinating);
-  for (const auto& coordinator : coordinators_) coordinator->Advance(now);
+  for (const auto& coordinator : coordinators_) {
+    coordinator->Advance(now, standstill_.Judged(now));
+  }
   activity_.Set(EngineDoing::kMessages);
   if (links_->Deliver(now)) ++work;
   StopExpecting();
@@ -242,6 +247,7 @@ void Engine::Sleep(Clock::time_point now) {
   }
   // Pairs with the fence in the client's submission: our word before, the look at the rings after.
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  due_ = until;
   if (!AnythingToDo() && (transport_ == nullptr || transport_->Arm())) {
     activity_.Set(EngineDoing::kSleeping);
     HandleEvents(std::max(std::chrono::milliseconds(1),
@@ -283,11 +289,11 @@ void Engine::TickAll(Clock::time_point now) {
   FlushNotices(now);
   for (const auto& job : jobs_) {
     activity_.Set(EngineDoing::kTick, job->options().communicator.value());
-    job->Tick(now);
+    job->Tick(standstill_.Judged(now));
   }
-  LookAtDevices(now);
+  LookAtDevices(standstill_.Judged(now));
   GiveTraceTurns();
-  DropOldStrangers(now);
+  DropOldStrangers(standstill_.Judged(now));
   links_->Deliver(now);  // What a job that is about to be swept has said last.
   Sweep(now);
   PublishCommunicators();

@@ -34,6 +34,7 @@
 #include "daemon/engine/pending_call.h"
 #include "daemon/engine/sliced_queue.h"
 #include "daemon/engine/spin_habit.h"
+#include "daemon/engine/standstill.h"
 #include "daemon/execution/reducer_pool.h"
 #include "daemon/jobs/coordinator/job_coordinator.h"
 #include "daemon/jobs/job.h"
@@ -385,6 +386,8 @@ class Engine final : private PeerEvents {
   Clock::time_point next_tick_;
   Clock::time_point next_beat_;  // shown to the ranks
   SpinHabit spin_;
+  Clock::time_point due_;  // by which the next turn begins
+  Standstill standstill_;
 };
 
 }  // namespace ringd

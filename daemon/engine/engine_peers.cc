@@ -77,7 +77,7 @@ void Engine::GreetNode(StreamId stream, const v1::NodeMessage& message, Clock::t
   if (stranger == nullptr) return;
   Job* const job = FindExpected(stranger->job);
   if (job == nullptr) {
-    links_->TurnAway(stream, absl::AbortedError("the job has ended while this node came to it"));
+    links_->TurnAway(stream, absl::AbortedError("the job has started without this node"));
     return;
   }
   if (absl::Status status = CheckHello(message, job->options()); !status.ok()) {
@@ -86,7 +86,12 @@ void Engine::GreetNode(StreamId stream, const v1::NodeMessage& message, Clock::t
     links_->TurnAway(stream, status);
     return;
   }
-  JobCoordinator* const coordinator = OpenCoordinator(job->options());
+  // The job's own, whatever it does by now: another one would wait for ranks that are here.
+  JobCoordinator* const coordinator = links_->CoordinatorOf(*job);
+  if (coordinator == nullptr) {
+    links_->TurnAway(stream, absl::AbortedError("the job has ended while this node came to it"));
+    return;
+  }
   links_->Introduce(stream, coordinator);
   coordinator->AddNode(stream, message.hello(), now);
 }

@@ -88,7 +88,11 @@ void Engine::EndSession(SessionId id, const std::string& reason, bool for_cause)
   session.NotifyLast(NoticeKind::kSessionEnded, reason);
   // The client hears the end now, also if its job holds the session's memory for a while.
   ::shutdown(session.lifeline(), SHUT_RDWR);
-  if (entry.job != nullptr) entry.job->OnSessionLost(session, reason, for_cause, Clock::now());
+  if (entry.job != nullptr) {
+    // Its call has not come: ringd or this engine did not take it in time.
+    if (!for_cause && session.SaysItLeaves()) entry.job->Leave(session, Clock::now());
+    entry.job->OnSessionLost(session, reason, for_cause, Clock::now());
+  }
   calls_.Post([book = std::move(entry.book)] {});
   TellSessionEnded(id, for_cause);
 }

@@ -74,6 +74,13 @@ JobCoordinator* LinkSwitch::CoordinatorOf(LinkId link) const {
   return found == coordinators_.end() ? nullptr : found->second;
 }
 
+JobCoordinator* LinkSwitch::CoordinatorOf(const Job& job) const {
+  for (const auto& [link, owner] : jobs_) {
+    if (owner == &job && IsInside(link)) return CoordinatorOf(link);
+  }
+  return nullptr;
+}
+
 Job* LinkSwitch::JobOf(LinkId link) const {
   const auto found = jobs_.find(link);
   return found == jobs_.end() ? nullptr : found->second;

@@ -48,6 +48,8 @@ class LinkSwitch final : public NodeSender {
 
   // What came through a stream.
   JobCoordinator* CoordinatorOf(LinkId link) const;
+  // In this process; null: it is elsewhere, or has gone.
+  JobCoordinator* CoordinatorOf(const Job& job) const;
   Job* JobOf(LinkId link) const;
   void OnStreamEnded(LinkId link);
 

@@ -162,7 +162,7 @@ void Job::OnCoordinatorMessage(v1::CoordinatorMessage message, Clock::time_point
       OnClockPong(message.clock_pong());
       return;
     case v1::CoordinatorMessage::kGathering:
-      gathering_ = message.gathering();
+      OnGathering(std::move(*message.mutable_gathering()), now);
       return;
     case v1::CoordinatorMessage::kCommunicatorMade:
       OnCommunicatorMade(message.communicator(), message.communicator_made(), now);

@@ -24,6 +24,7 @@
 #include "daemon/jobs/measuring/start_probe.h"
 #include "daemon/jobs/membership/agreed_cause.h"
 #include "daemon/jobs/membership/coordinator_link.h"
+#include "daemon/jobs/membership/coordinator_watch.h"
 #include "daemon/jobs/membership/device_agreement.h"
 #include "daemon/jobs/membership/membership.h"
 #include "daemon/jobs/tracing/clock_offset.h"
@@ -260,6 +261,7 @@ class Job {
   void OnCommunicatorMade(std::uint32_t number, const v1::CommunicatorMade& made,
                           Clock::time_point now);
   void OnCommunicatorRefused(const v1::CommunicatorRefused& refused);
+  static v1::CreateCommunicatorReply Describe(const CommunicatorPart& part);
   void OnDeviceId(CommunicatorPart& part, const v1::DeviceId& id);
   void OnRankDevice(const v1::RankDevice& device);
   void TellWhoseDevicesAreAwaited(Clock::time_point now);
@@ -286,6 +288,7 @@ class Job {
   void BeginProbe(const v1::CoordinatorMessage& asked);
   std::size_t AdvanceProbe();
   void EndProbe();
+  void OnGathering(v1::Gathering gathering, Clock::time_point now);
   void OnRanksLeft(const v1::RanksLeft& message, Clock::time_point now);
   void OnOrderInquiry(CommunicatorPart& part, const v1::OrderInquiry& inquiry,
                       Clock::time_point now);
@@ -303,6 +306,8 @@ class Job {
   bool BeginTraceAnswer(Clock::time_point now);
   void SendTraceAnswer(Clock::time_point now);
   void SendClockPing();
+  // Asks it for a sign of life, while something waits for its word.
+  void WatchCoordinator(Clock::time_point now);
   void AnswerJoins(const absl::Status& status);
   // True while other nodes may still ask for what a rank had submitted that has left: they hear why
   // it does not come.
@@ -322,7 +327,7 @@ class Job {
   void CheckStalls(CommunicatorPart& part, Clock::time_point now);
   // To ranks that wait for others to join, every few seconds.
   void TellWhatJoinsWaitFor(Clock::time_point now);
-  std::string WhatJoinsWaitFor() const;
+  std::string WhatJoinsWaitFor(Clock::time_point now) const;
   // To ranks that wait for a communicator, ever more rarely.
   void TellWhatAsksWaitFor(Clock::time_point now);
   static std::chrono::nanoseconds NextReportAfter(const CommunicatorPart& part,
@@ -334,7 +339,7 @@ class Job {
   void FailLocally(const absl::Status& cause);
   std::string StateOf(const Member& member) const;
   void DropCommunicator(CommunicatorPart& part, Clock::time_point now);
-  void DescribeMissing(v1::Job* out) const;
+  void DescribeMissing(v1::Job* out, Clock::time_point now) const;
   static void MarkStalled(const v1::Stall& stall, v1::RankQueue& queue);
   void Describe(const CommunicatorPart& part, v1::Communicator* out, Clock::time_point now) const;
   void DescribeMembers(const CommunicatorPart& part, v1::Communicator* out) const;
@@ -379,7 +384,8 @@ class Job {
   std::vector<int> left_ranks_;
   Clock::time_point last_left_;
   bool leave_is_long_ago_ = false;
-  v1::Gathering gathering_;  // while joining, as the coordinator told it last
+  std::optional<v1::Gathering> gathering_;  // while joining, as the coordinator told it last
+  CoordinatorWatch coordinator_watch_;
 
   TraceGatherings trace_gatherings_;           // what this node's ringctls have asked for
   TraceInquiries trace_inquiries_;             // that this node has to answer

@@ -143,6 +143,15 @@ void Job::CreateCommunicator(const Session& session, const v1::CreateCommunicato
   }
   const int rank = member->rank.value();
   const std::vector<int> ranks(request.ranks().begin(), request.ranks().end());
+  if (request.again()) {
+    const auto made = std::ranges::find_if(parts_, [&](const auto& entry) {
+      const CommunicatorPart& part = *entry.second;
+      return part.communicator != nullptr && part.name == request.name() && part.ranks == ranks &&
+             part.by_order == request.by_order() && part.MemberAt(PositionOf(*member)) >= 0 &&
+             !part.HasDropped(rank);
+    });
+    if (made != parts_.end()) return done(absl::OkStatus(), Describe(*made->second));
+  }
   const auto before = std::ranges::find_if(asks_, [&](const Ask& ask) {
     return ask.rank == rank && ask.name == request.name() && ask.ranks == ranks &&
            ask.by_order == request.by_order();
@@ -170,6 +179,16 @@ void Job::CreateCommunicator(const Session& session, const v1::CreateCommunicato
                                               : static_cast<std::uint32_t>(patience.count()));
   asks_.push_back({rank, request.name(), ranks, request.by_order(), std::move(done), {}, {}});
   link_->Send(std::move(message));
+}
+
+v1::CreateCommunicatorReply Job::Describe(const CommunicatorPart& part) {
+  v1::CreateCommunicatorReply reply;
+  reply.set_communicator(part.id.value());
+  reply.set_number(part.number);
+  reply.set_node_count(part.membership->node_count());
+  reply.set_node_index(part.membership->self.value());
+  reply.set_combines_locally(part.communicator->CombinesLocally());
+  return reply;
 }
 
 void Job::AnswerAsks(const std::function<bool(const Ask&)>& fits, const absl::Status& status,
@@ -228,12 +247,7 @@ void Job::OnCommunicatorMade(std::uint32_t number, const v1::CommunicatorMade& m
                          absl::StrCat("communicator '", part->name, "': ", status.message())));
     return;
   }
-  v1::CreateCommunicatorReply reply;
-  reply.set_communicator(part->id.value());
-  reply.set_number(number);
-  reply.set_node_count(part->membership->node_count());
-  reply.set_node_index(part->membership->self.value());
-  reply.set_combines_locally(part->communicator->CombinesLocally());
+  const v1::CreateCommunicatorReply reply = Describe(*part);
   if (const auto unsaid = communicator_log_.Pass(now)) {
     LogInfo(absl::StrCat("communicator '", part->name, "' (", number, ") has ", part->ranks.size(),
                          " ranks, on ", part->membership->node_count(),

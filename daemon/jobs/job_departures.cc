@@ -305,15 +305,17 @@ void Job::Tick(Clock::time_point now) {
   if (now - last_left_ >= kLeaveGrace) leave_is_long_ago_ = true;
   LookAtLeavers();
   TellDeaths(now);
+  WatchCoordinator(now);
   TellWhatJoinsWaitFor(now);
   if (state_ == State::kJoining && now >= start_deadline_) {
     const absl::Status late = absl::DeadlineExceededError(
         absl::StrCat("job '", options_.job_id, "' could not start within ",
                      std::chrono::duration<double>(options_.start_timeout).count(),
-                     " s: it waits for ", WhatJoinsWaitFor(), "; on ", options_.node_name, " ",
+                     " s: it waits for ", WhatJoinsWaitFor(now), "; on ", options_.node_name, " ",
                      members_.size(), " of ", options_.local_size, " local ranks joined"));
     // The coordinator, if it has been heard of, can say more.
-    const bool is_heard = options_.coordinates_here || !gathering_.missing_ranks().empty();
+    const bool is_heard =
+        options_.coordinates_here || (gathering_.has_value() && !coordinator_watch_.SilentFor(now));
     if (link_ == nullptr || !is_heard) {
       Fail(late);
     } else if (agreed_.Propose(late)) {

@@ -72,7 +72,7 @@ void Job::Describe(v1::Job* out, Clock::time_point now) const {
     shown->set_node_index(membership_ == nullptr ? -1 : membership_->self.value());
     shown->set_state(StateOf(member));
   }
-  if (state_ == State::kJoining) DescribeMissing(out);
+  if (state_ == State::kJoining) DescribeMissing(out, now);
   std::optional<v1::Stall> stall;
   for (const CommunicatorPart* const part : Parts()) {
     stall = DescribeStall(*part, now);
@@ -87,15 +87,26 @@ void Job::Describe(v1::Job* out, Clock::time_point now) const {
   *out->mutable_stall() = *std::move(stall);
 }
 
-void Job::DescribeMissing(v1::Job* out) const {
+void Job::DescribeMissing(v1::Job* out, Clock::time_point now) const {
   // Which ranks live on other nodes the coordinator alone knows.
   if (options_.size != options_.local_size) {
-    if (!options_.coordinates_here && gathering_.missing_ranks().empty()) {
+    if (!gathering_.has_value()) {
+      if (options_.coordinates_here) return;
       out->set_waits_for(absl::StrCat("an answer of the ringd at ", options_.rendezvous,
                                       ", where rank 0 is to join"));
+      return;
     }
-    *out->mutable_missing_ranks() = gathering_.missing_ranks();
-    out->set_missing_left_out(gathering_.missing_left_out());
+    if (const auto silent = coordinator_watch_.SilentFor(now)) {
+      // Who was missing then may have come.
+      out->set_waits_for(absl::StrCat("the ringd at ", options_.rendezvous,
+                                      ", which has not answered for ", silent->count(), " s"));
+      return;
+    }
+    if (gathering_->missing_ranks().empty()) {
+      out->set_waits_for("the nodes to measure the links between them");
+    }
+    *out->mutable_missing_ranks() = gathering_->missing_ranks();
+    out->set_missing_left_out(gathering_->missing_left_out());
     return;
   }
   std::vector<bool> here(static_cast<std::size_t>(options_.size), false);

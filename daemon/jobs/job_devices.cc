@@ -120,7 +120,12 @@ void Job::AgreeOnDevices(const Session& session, CommunicatorId communicator, Cl
 }
 
 void Job::TellWhoseDevicesAreAwaited(Clock::time_point now) {
-  agreement_.Tick(now, options_.stall_warning, [this](int rank, const std::string& text) {
+  const std::string silent =
+      coordinator_watch_.SilentFor(now)
+          ? absl::StrCat("ringd on ", DescribeNode(membership_->nodes.front()),
+                         ", which does not answer, to say which ranks have opened a GPU")
+          : "";
+  agreement_.Tick(now, options_.stall_warning, silent, [this](int rank, const std::string& text) {
     LogInfo(text, Fields(Rank(rank)));
     for (const auto& [local_rank, member] : members_) {
       if (member.rank.value() != rank || member.session == nullptr) continue;

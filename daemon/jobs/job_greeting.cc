@@ -1,4 +1,5 @@
 // What a job says to its coordinator first.
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -6,10 +7,24 @@
 #include "daemon/jobs/membership/protocol_version.h"
 
 namespace ringd {
+namespace {
+
+// A start deadline waits so long for measurements that have begun.
+constexpr std::chrono::seconds kMeasuringPatience{5};
+
+}  // namespace
 
 void Job::UseLink(std::unique_ptr<CoordinatorLink> link) {
   link_ = std::move(link);
   SendHello();
+}
+
+void Job::OnGathering(v1::Gathering gathering, Clock::time_point now) {
+  gathering_ = std::move(gathering);
+  // Who has all ranks begins, though it has waited long.
+  if (gathering_->missing_ranks().empty()) {
+    start_deadline_ = std::max(start_deadline_, now + kMeasuringPatience);
+  }
 }
 
 void Job::SendHello() {

@@ -244,9 +244,16 @@ const v1::AwaitedRank* Job::FindAwaited(const v1::Stall& stall, Rank rank) {
   return nullptr;
 }
 
-std::string Job::WhatJoinsWaitFor() const {
+void Job::WatchCoordinator(Clock::time_point now) {
+  const bool waits = state_ == State::kJoining ? gathering_.has_value()
+                                               : !asks_.empty() || agreement_.anyone_waits();
+  if (!waits || options_.coordinates_here || link_ == nullptr) return;
+  if (coordinator_watch_.IsDue(now)) SendClockPing();
+}
+
+std::string Job::WhatJoinsWaitFor(Clock::time_point now) const {
   v1::Job missing;
-  DescribeMissing(&missing);
+  DescribeMissing(&missing, now);
   if (!missing.waits_for().empty()) return missing.waits_for();
   std::string awaited = absl::StrCat(missing.missing_ranks_size() == 1 ? "rank " : "ranks ",
                                      absl::StrJoin(missing.missing_ranks(), ", "));
@@ -261,7 +268,7 @@ void Job::TellWhatJoinsWaitFor(Clock::time_point now) {
   const auto period = std::max<std::chrono::nanoseconds>(options_.stall_warning, kJoinWarning);
   if (now - std::max(created_, joins_told_at_) < period) return;
   joins_told_at_ = now;
-  const std::string awaited = WhatJoinsWaitFor();
+  const std::string awaited = WhatJoinsWaitFor(now);
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - created_).count();
   const std::string text =
       absl::StrCat("job '", options_.job_id, "' waits for ", awaited, ", since ", seconds, " s");
@@ -298,13 +305,14 @@ void Job::TellWhatAsksWaitFor(Clock::time_point now) {
         absl::StrCat("rank ", ask.rank, " is waiting since ",
                      std::chrono::duration_cast<std::chrono::seconds>(waited).count(),
                      " s for communicator '", ask.name, "': ");
-    if (!others.empty()) {
+    if (others.empty() || coordinator_watch_.SilentFor(now)) {
+      absl::StrAppend(&text, "ringd on ", DescribeNode(membership_->nodes.front()),
+                      " does not answer");
+    } else {
       absl::StrAppend(
           &text, others.size() == 1 ? "rank " : "one of ranks ", absl::StrJoin(others, ", "),
-          more > 0 ? absl::StrCat(" and ", more, " more") : "", " has not asked for it, or ");
+          more > 0 ? absl::StrCat(" and ", more, " more") : "", " has not asked for it");
     }
-    absl::StrAppend(&text, "ringd on ", DescribeNode(membership_->nodes.front()),
-                    " does not answer");
     LogWarning(text, Fields(Rank(ask.rank)));
     for (const auto& [local_rank, member] : members_) {
       if (member.rank.value() != ask.rank || member.session == nullptr) continue;

@@ -76,6 +76,7 @@ void Job::SendClockPing() {
 }
 
 void Job::OnClockPong(const v1::ClockPong& pong) {
+  coordinator_watch_.OnPong();
   const std::uint64_t now_ns = MonotonicNanos();
   clock_offset_.Add(pong.sent_ns(), pong.now_ns(), now_ns);
   if (!trace_inquiries_.empty() && clock_offset_.WantsMore(now_ns)) SendClockPing();

@@ -123,6 +123,10 @@ class Session {
   bool ClientSleeps() const noexcept {
     return view_.header->completions.sleepers.load(std::memory_order_relaxed) != 0;
   }
+  // True once the client leaves its job in order. Its word, and worth no more than such a call.
+  bool SaysItLeaves() const noexcept {
+    return view_.header->leaves.load(std::memory_order_relaxed) != 0;
+  }
   // Takes what the client wrote to the eventfd.
   void DrainEventFd() noexcept;
 

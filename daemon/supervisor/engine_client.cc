@@ -15,9 +15,6 @@
 namespace ringd {
 namespace {
 
-// An engine speaks once a second, if only to say that it lives.
-constexpr auto kSilence = std::chrono::seconds(10);
-
 // Whose turn an answer is: the calls of one user to engines of one. To read what these answer costs
 // time, and who asks may be an operator.
 CallThread::Flow FlowOf(const Caller& caller, uid_t of_engine) {
@@ -210,14 +207,6 @@ EngineClient::Life EngineClient::life() {
   return life;
 }
 
-absl::Status EngineClient::JudgeSilence(Clock::duration patience) {
-  const Clock::duration silence = Clock::now() - life().heard;
-  if (silence < patience) return absl::OkStatus();
-  return absl::DeadlineExceededError(
-      absl::StrCat(Name(), " has not answered for ",
-                   std::chrono::duration_cast<std::chrono::seconds>(silence).count(), " s"));
-}
-
 std::uint64_t EngineClient::Call(Order order, Clock::duration patience,
                                  Answer<EngineReply> answer) {
   // A call keeps the engine's record no longer than it waits.
@@ -248,8 +237,6 @@ std::uint64_t EngineClient::Call(Order order, Clock::duration patience,
           absl::StrCat("pid ", self->pid(), " has not answered for ",
                        std::chrono::duration_cast<std::chrono::seconds>(patience).count(), " s"));
     });
-  } else {
-    call->SetPatience(kSilence, [self] { return self->JudgeSilence(kSilence); });
   }
   v1::ToEngine message;
   v1::EngineCall* const sent = message.mutable_call();

@@ -150,10 +150,10 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
   std::size_t sessions() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Puts a call to the engine. `patience`: after so long without an answer it ends with
-  // kDeadlineExceeded; zero: as long as the engine is heard of it waits on, since the engine
-  // itself has deadlines. kResourceExhausted: the user's engines have not taken as much of such
-  // calls as may wait. Answers come in the turn of this caller's calls to engines of this user.
-  // Returns a number for GiveUp.
+  // kDeadlineExceeded; zero: it waits until the engine has ended, which itself has deadlines, and
+  // is ended where it stands still for long (Engines). kResourceExhausted: the user's engines have
+  // not taken as much of such calls as may wait. Answers come in the turn of this caller's calls to
+  // engines of this user. Returns a number for GiveUp.
   std::uint64_t Call(Order order, Clock::duration patience, Answer<EngineReply> answer)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Its caller has gone.
@@ -202,8 +202,6 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
   void OnAnswer(v1::EngineAnswer answer, std::shared_ptr<const void> room)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void OnSessionEnded(const v1::EngineSessionEnded& ended) ABSL_LOCKS_EXCLUDED(mutex_);
-  // What is wrong, if nothing was heard of it for so long.
-  absl::Status JudgeSilence(Clock::duration patience) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::uint64_t number_;
   const Parts parts_;

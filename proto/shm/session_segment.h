@@ -75,6 +75,9 @@ struct SessionHeader {
   // sees it stand still knows that ringd hangs, or was stopped. A count, since the clocks of
   // containers may differ.
   std::atomic<std::uint64_t> heartbeat;
+  // 1 once the client leaves its job in order. It says so by a call as well, which a ringd or an
+  // engine that hangs does not take: then this tells the end of the lifeline from a death.
+  std::atomic<std::uint32_t> leaves;
 
   // Rung by ringd after it has pushed completions; the client's waiters sleep on it.
   Doorbell completions;

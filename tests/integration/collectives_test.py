@@ -52,6 +52,11 @@ def test_broadcasts(cluster: Cluster, layout: list[int]) -> None:
     run(cluster, "broadcasts.py", layout)
 
 
+@pytest.mark.parametrize("layout", [[2], [1, 1]], ids=str)
+def test_a_model_larger_than_the_arena_is_broadcast(cluster: Cluster, layout: list[int]) -> None:
+    run(cluster, "many_parameters.py", layout, arena_bytes="160MiB")
+
+
 @pytest.mark.parametrize("layout", [[2], [2, 2]], ids=str)
 def test_ranks_that_disagree_are_told_and_go_on(cluster: Cluster, layout: list[int]) -> None:
     run(cluster, "mismatches.py", layout)

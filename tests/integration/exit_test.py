@@ -293,25 +293,36 @@ CREATE = """
 
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     context = ringd.Context()
-    if context.place.rank == 1:
-        signal.sigwait([signal.SIGUSR1])
-    else:
+    if context.place.rank == 0:
         try:
             print("waiting", flush=True)
             context.create_communicator("both", [0, 1], timeout=120)
         except KeyboardInterrupt:
             print("interrupted", flush=True)
+    signal.sigwait([signal.SIGUSR1])
+    both = context.create_communicator("both", [0, 1], timeout=120)
+    print("made", flush=True)
+    spec = ringd.TensorSpec("b", ringd.CollectiveKind.BARRIER, communicator=both)
+    (number,) = context.register([spec])
+    context.wait(context.submit(number, 0, 0))
+    context.destroy_communicator(both)
 """
 
 
-def test_the_wait_for_the_ranks_of_a_communicator_ends_with_an_interrupt(cluster: Cluster) -> None:
-    cluster.start_nodes(1)
-    job = cluster.start_job(CREATE, [2])
+@pytest.mark.parametrize("layout", [[2], [1, 1]], ids=str)
+def test_the_wait_for_the_ranks_of_a_communicator_ends_with_an_interrupt_and_may_go_on(
+    cluster: Cluster, layout: list[int]
+) -> None:
+    cluster.start_nodes(len(layout))
+    job = cluster.start_job(CREATE, layout)
     job.ranks[0].expect_output("waiting")
     time.sleep(0.3)
     job.ranks[0].send(signal.SIGINT)
     job.ranks[0].expect_output("interrupted")
+    # Made while its first caller does not wait.
     job.ranks[1].send(signal.SIGUSR1)
+    job.ranks[1].expect_output("made")
+    job.ranks[0].send(signal.SIGUSR1)
     job.expect_success()
 
 

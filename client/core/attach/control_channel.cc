@@ -164,6 +164,7 @@ class GrpcControlChannel final : public ControlChannel {
     request.mutable_ranks()->Add(asked.ranks.begin(), asked.ranks.end());
     request.set_timeout_ms(asked.timeout_ms);
     request.set_by_order(asked.by_order);
+    request.set_again(asked.again);
     grpc::ClientContext context;
     Prepare(context, deadline);
     v1::CreateCommunicatorReply reply;

@@ -51,6 +51,7 @@ struct AskedCommunicator {
   std::vector<std::int32_t> ranks;
   std::uint32_t timeout_ms = 0;  // 0: ringd's start timeout
   bool by_order = false;         // its operations are matched by order
+  bool again = false;            // an answer to an earlier ask may have been missed
 };
 
 struct MadeCommunicator {

@@ -36,15 +36,20 @@ bool ArenaMemory::Read(PyObject* arena_tensor) {
   return true;
 }
 
-bool GradientHook::Continues(PyObject* gradient) const {
-  return accumulated && PyWeakref_GetObject(accumulated.get()) == gradient;
+bool GradientHook::Continues(PyObject* gradient, bool& continues) const {
+  continues = accumulated && PyWeakref_GetObject(accumulated.get()) == gradient;
+  if (!continues) return true;
+  std::int64_t version = 0;
+  if (!VersionOf(gradient, version)) return false;
+  continues = version == accumulated_version + 1;
+  return true;
 }
 
 bool GradientHook::NotePass(PyObject* gradient) {
   Reference reference;
   if (gradient != Py_None) {
     reference = Reference(PyWeakref_NewRef(gradient, nullptr));
-    if (!reference) return false;
+    if (!reference || !VersionOf(gradient, accumulated_version)) return false;
   }
   accumulated = std::move(reference);
   --passes_left;
@@ -54,6 +59,9 @@ bool GradientHook::NotePass(PyObject* gradient) {
 bool GradientHook::IsArenaFree(bool& is_free) const {
   is_free = false;
   if (!arena.tensor || Py_REFCNT(arena.tensor.get()) != 1) return true;
+  bool alone = false;
+  if (!IsOfPythonAlone(arena.tensor.get(), alone)) return false;
+  if (!alone) return true;
   // share_memory() gives the tensor memory elsewhere, and this one back.
   void* address = nullptr;
   if (!AddressOf(arena.tensor.get(), address)) return false;
@@ -79,7 +87,10 @@ GradientHook::Outcome GradientHook::TrySubmit(PyObject* self, PyObject* of) {
   if (target.ended) return Outcome::kUnusual;
   Reference gradient = GradientOf(of);
   if (!gradient) return Unusual();
-  if (passes_left < passes_per_step && !Continues(gradient.get())) return Outcome::kUnusual;
+  if (passes_left < passes_per_step) {
+    bool continues = false;
+    if (!Continues(gradient.get(), continues) || !continues) return Unusual();
+  }
   const bool in_arena = gradient.get() == arena.tensor.get();
   bool usual = false;
   if (!IsUsual(gradient.get(), in_arena, usual) || !usual) return Unusual();

@@ -60,8 +60,10 @@ struct GradientHook {
   Reference pending;  // a dict
   int passes_per_step = 1;
   int passes_left = 1;
-  // A weak reference to p.grad after the last pass that was counted and not submitted.
+  // A weak reference to p.grad after the last pass that was counted and not submitted, and its
+  // version then.
   Reference accumulated;
+  std::int64_t accumulated_version = 0;
   // The job's, and the numbers that it knows.
   Reference in_flight;  // a set
   unsigned int communicator = 0;
@@ -86,8 +88,9 @@ struct GradientHook {
   // Whether p.grad has been replaced or changed since it was submitted.
   bool WasChanged(bool& changed) const;
 
-  // Whether `gradient` continues what the passes before have accumulated.
-  bool Continues(PyObject* gradient) const;
+  // Whether `gradient` continues what the passes before have accumulated: it is the same tensor,
+  // and one more pass has changed it, and nothing else (such as zeroing it).
+  bool Continues(PyObject* gradient, bool& continues) const;
   // Counts a pass that submits nothing. `gradient` may be None.
   bool NotePass(PyObject* gradient);
 

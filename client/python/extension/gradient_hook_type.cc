@@ -90,7 +90,9 @@ PyObject* CountPass(PyObject* self, PyObject* gradient) {
 }
 
 PyObject* Continues(PyObject* self, PyObject* gradient) {
-  return PyBool_FromLong(static_cast<long>(Hook(self).Continues(gradient)));
+  bool continues = false;
+  if (!Hook(self).Continues(gradient, continues)) return nullptr;
+  return PyBool_FromLong(static_cast<long>(continues));
 }
 
 PyObject* RestartCount(PyObject* self, PyObject* /*unused*/) {

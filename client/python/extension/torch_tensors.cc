@@ -16,6 +16,7 @@ struct Torch {
   PyObject* is_conj;
   PyObject* is_neg;
   PyObject* is_view;
+  PyObject* use_count;
   PyObject* untyped_storage;
   // Names of attributes.
   PyObject* grad;
@@ -72,9 +73,10 @@ PyObject* SetTorch(PyObject* /*module*/, PyObject* arguments) {
   }
   Torch made{};
   const std::pair<PyObject**, const char*> methods[] = {
-      {&made.data_ptr, "data_ptr"}, {&made.is_contiguous, "is_contiguous"},
-      {&made.is_conj, "is_conj"},   {&made.is_neg, "is_neg"},
-      {&made.is_view, "_is_view"},  {&made.untyped_storage, "untyped_storage"},
+      {&made.data_ptr, "data_ptr"},    {&made.is_contiguous, "is_contiguous"},
+      {&made.is_conj, "is_conj"},      {&made.is_neg, "is_neg"},
+      {&made.is_view, "_is_view"},     {&made.untyped_storage, "untyped_storage"},
+      {&made.use_count, "_use_count"},
   };
   for (const auto& [method, name] : methods) {
     *method = PyObject_GetAttrString(type, name);
@@ -190,6 +192,16 @@ bool IsPlain(PyObject* tensor, const TensorForm& form, bool& plain) {
     return false;
   }
   plain = as_read && !has_graph;
+  return true;
+}
+
+bool IsOfPythonAlone(PyObject* tensor, bool& alone) {
+  alone = false;
+  std::uint64_t uses = 0;
+  if (!IsSet() || !Number(PyObject_CallFunctionObjArgs(torch.use_count, tensor, nullptr), uses)) {
+    return false;
+  }
+  alone = uses == 1;
   return true;
 }
 

@@ -57,6 +57,10 @@ bool IsAsRead(PyObject* tensor, bool complex, bool& as_read);
 // Whether its memory may be another tensor's, too: it is a view, or the memory behind it is larger.
 bool IsPart(PyObject* tensor, bool& part);
 
+// Whether only Python refers to it, and nothing of C++'s, such as another `grad` or a graph. Before
+// PyTorch 2.10 these do not count among Python's references.
+bool IsOfPythonAlone(PyObject* tensor, bool& alone);
+
 // How a tensor's elements lie in memory.
 struct TensorForm {
   Reference dtype;

@@ -8,6 +8,8 @@ program's other threads: one of those may be waiting for a collective that will 
 abandoning ends that wait. An exception that ends a thread alone does not end the program, and is
 not told.
 
+A process that ``multiprocessing`` has started is no other.
+
 ``sys.exit`` with whatever code, and a death by a signal, need nothing: the first is an end in
 order, whose code ringd tells the ranks of its node that wait for it all the same; the second ringd
 sees itself.
@@ -39,14 +41,33 @@ def watch(context: Place) -> None:
     """Ends `context` as the process ends, if nobody has before."""
     global _watching_process
     _contexts.add(context)
+    _note_handled()
     if _watching_process == 0:
         _previous_hooks.append(sys.excepthook)
         sys.excepthook = _on_uncaught
         atexit.register(_at_exit)
+        _watch_multiprocessing()
     _watching_process = os.getpid()
 
 
+def _watch_multiprocessing() -> None:
+    """A child that multiprocessing has forked ends without atexit, and in each kind of child it
+    catches what ends the child."""
+    processes = sys.modules.get("multiprocessing.process")
+    if processes is None or processes.parent_process() is None:
+        return
+    from multiprocessing import util
+
+    util.Finalize(None, _at_end_of_child, exitpriority=0)
+
+
+def _at_end_of_child() -> None:
+    error = sys.exc_info()[1]
+    _end_all("" if error is None or isinstance(error, SystemExit) else why_ended(type(error), error))
+
+
 _previous_hooks: list = []
+_handled = id(None)
 
 
 def _interactive() -> bool:
@@ -60,7 +81,9 @@ def _on_uncaught(
     try:
         _previous_hooks[-1](error_type, error, traceback)
     finally:
-        if not (_interactive() or _goes_on()):
+        if _goes_on():
+            _note_handled()
+        elif not _interactive():
             _end_all(why_ended(error_type, error))
 
 
@@ -76,10 +99,20 @@ def _goes_on() -> bool:
     return frame.f_code.co_name in ("<module>", "_run_module_as_main")
 
 
+def _note_handled() -> None:
+    """What was reported last did not end the program. Its number is enough: Python keeps it until
+    another one has been reported."""
+    global _handled
+    _handled = id(getattr(sys, "last_value", None))
+
+
 def _at_exit() -> None:
     # Set when an exception was reported, also if somebody replaced the hook.
     error = getattr(sys, "last_value", None)
-    _end_all("" if error is None or _interactive() else why_ended(type(error), error))
+    if error is None or id(error) == _handled or _interactive():
+        _end_all("")
+    else:
+        _end_all(why_ended(type(error), error))
 
 
 def why_ended(

@@ -8,6 +8,8 @@
 #include "daemon/jobs/plans/plan_description.h"
 #include "daemon/peers/measurement_conversion.h"
 #include "daemon/peers/schedule_conversion.h"
+#include "daemon/schedule/protocol/ordered_name.h"
+#include "proto/base/text.h"
 
 namespace ringd {
 namespace {
@@ -116,17 +118,28 @@ absl::Status CommunicatorSchedule::OnMessage(LinkId link, const v1::NodeMessage&
   }
   const absl::StatusOr<NodeMessage> scheduling = FromProto(message);
   if (!scheduling.ok()) return scheduling.status();
-  if (options_.by_order && message.has_ready()) InquireInto(message.ready());
+  if (options_.by_order && message.has_ready()) {
+    if (absl::Status status = InquireInto(message.ready()); !status.ok()) return status;
+  }
   return schedule_->OnMessage(node->index, *scheduling, now);
 }
 
-void CommunicatorSchedule::InquireInto(const v1::Ready& announced) {
+absl::Status CommunicatorSchedule::InquireInto(const v1::Ready& announced) {
   v1::CoordinatorMessage message;
   for (const v1::ReadyTensor& operation : announced.tensors()) {
-    if (!inquired_.insert(operation.name()).second) continue;
+    const std::optional<std::uint64_t> number = OrderedNumber(operation.name());
+    if (!number.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat("'", CutToLength(operation.name(), 64),
+                                                     "' on communicator '", options_.name,
+                                                     "', whose operations have numbers"));
+    }
+    // Each place has one operation at a time.
+    std::optional<std::uint64_t>& inquired = inquired_[OrderedPlaceOf(*number)];
+    if (std::exchange(inquired, number) == number) continue;
     message.mutable_order_inquiry()->add_operations(operation.name());
   }
   if (message.has_order_inquiry()) Broadcast(std::move(message));
+  return absl::OkStatus();
 }
 
 bool CommunicatorSchedule::HasOnly(const std::set<int>& ranks) const {
@@ -164,7 +177,6 @@ void CommunicatorSchedule::Advance(Clock::time_point now) {
     for (const CoordinatorMessage& message : outgoing_) {
       plan_untold_ = plan_untold_ || std::holds_alternative<Schedule>(message) ||
                      std::holds_alternative<Retire>(message);
-      if (const auto* failed = std::get_if<FailTensor>(&message)) inquired_.erase(failed->tensor);
       Broadcast(ToProto(message));
     }
     plan_untold_ = plan_untold_ || tuned;

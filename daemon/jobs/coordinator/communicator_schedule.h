@@ -3,6 +3,7 @@
 #ifndef RINGD_DAEMON_JOBS_COORDINATOR_COMMUNICATOR_SCHEDULE_H_
 #define RINGD_DAEMON_JOBS_COORDINATOR_COMMUNICATOR_SCHEDULE_H_
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -21,6 +22,7 @@
 #include "daemon/schedule/planning/fusion_policy.h"
 #include "proto/base/clock.h"
 #include "proto/rpc/peer.pb.h"
+#include "proto/shm/ordered_operation.h"
 
 namespace ringd {
 
@@ -95,7 +97,8 @@ class CommunicatorSchedule {
   void Inquire(Stall stall, Clock::time_point now);
   void Conclude(Clock::time_point now);
   // Matching by order: some node says that operations differ. All nodes are to describe theirs.
-  void InquireInto(const v1::Ready& announced);
+  // kInvalidArgument: what is announced is no such operation.
+  absl::Status InquireInto(const v1::Ready& announced);
   // kInvalidArgument: it is none.
   absl::Status PassDeviceIdOn(const v1::DeviceId& id);
 
@@ -112,7 +115,8 @@ class CommunicatorSchedule {
   Inquiry inquiry_;
   std::optional<Stall> next_stall_;  // the present one's, and what was reported meanwhile
   bool device_id_told_ = false;
-  std::set<std::string> inquired_;  // matching by order: of which the nodes' words are awaited
+  // Matching by order: of which the nodes were asked last, by place.
+  std::array<std::optional<std::uint64_t>, kOrderedPlaces> inquired_;
 };
 
 }  // namespace ringd

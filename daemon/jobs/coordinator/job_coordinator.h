@@ -89,8 +89,10 @@ class JobCoordinator {
   // Somebody wanted to join who was not let in: told to all if the job can't start.
   void NoteTurnedAway(const std::string& why);
 
-  // Sends what has become due: fused operations, verdicts, the start deadline's failure.
-  void Advance(Clock::time_point now);
+  // Sends what has become due: fused operations, verdicts, the start deadline's failure. `judged`:
+  // the time by which others are late (Standstill).
+  void Advance(Clock::time_point now, Clock::time_point judged);
+  void Advance(Clock::time_point now) { Advance(now, now); }
   // Ends the job everywhere with `cause`, unless it has ended already.
   void Fail(const absl::Status& cause);
 

@@ -56,7 +56,6 @@ void JobCoordinator::NoteTurnedAway(const std::string& why) {
 }
 
 void JobCoordinator::TellWhoIsMissing(Clock::time_point now) {
-  if (now < next_gathering_) return;
   next_gathering_ = now + kBetweenGatherings;
   gathering_untold_ = false;
   v1::CoordinatorMessage message;

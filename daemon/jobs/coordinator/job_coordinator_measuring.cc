@@ -47,6 +47,7 @@ void JobCoordinator::BeginMeasuring(Clock::time_point now) {
   state_ = State::kMeasuring;
   measuring_began_ = now;
   measuring_deadline_ = now + kPatience;
+  TellWhoIsMissing(now);  // nobody any more
 }
 
 std::vector<LinkId> JobCoordinator::AskToMeasure(const std::vector<Node*>& order,

@@ -57,7 +57,7 @@ void DeviceAgreement::OnLeft(int rank) {
 }
 
 void DeviceAgreement::Tick(Clock::time_point now, std::chrono::nanoseconds warning,
-                           const Warn& warn) {
+                           const std::string& instead, const Warn& warn) {
   AnswerDecided([now](const Ask& ask) { return now >= ask.until; });
   if (warning.count() == 0) return;
   for (Waiting& waiting : asks_) {
@@ -65,8 +65,11 @@ void DeviceAgreement::Tick(Clock::time_point now, std::chrono::nanoseconds warni
     waiting.warned_at = now;
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - waiting.ask.since);
     warn(waiting.ask.rank,
-         absl::StrCat("rank ", waiting.ask.rank, " waits for ", Describe(Silent(waiting.ask.ranks)),
-                      " to open a GPU, since ", seconds.count(), " s"));
+         absl::StrCat("rank ", waiting.ask.rank, " waits for ",
+                      instead.empty()
+                          ? absl::StrCat(Describe(Silent(waiting.ask.ranks)), " to open a GPU")
+                          : instead,
+                      ", since ", seconds.count(), " s"));
   }
 }
 

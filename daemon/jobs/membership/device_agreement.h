@@ -69,8 +69,9 @@ class DeviceAgreement {
   // The rank has left: nobody waits for its word, and it waits for nobody's.
   void OnLeft(int rank);
   // Answers those whose time is over, and warns those that have waited for another `warning`; 0:
-  // none.
-  void Tick(Clock::time_point now, std::chrono::nanoseconds warning, const Warn& warn);
+  // none. They wait for `instead`, if it is not empty, and not for ranks that have said nothing.
+  void Tick(Clock::time_point now, std::chrono::nanoseconds warning, const std::string& instead,
+            const Warn& warn);
   void Fail(const absl::Status& cause);
 
   bool anyone_waits() const noexcept { return !asks_.empty(); }

@@ -84,7 +84,7 @@ def test_the_hook_tells_and_the_end_of_the_process_does_if_the_hook_was_replaced
 
 
 _REPORTING = """
-import sys, threading
+import ctypes, sys, threading
 from ringd import exits
 
 
@@ -104,6 +104,11 @@ def report():
         sys.excepthook(*sys.exc_info())
 
 
+def print_by_c():
+    # As an extension does by PyErr_Print: numpy, where it can't be imported.
+    ctypes.pythonapi.PyRun_SimpleString(b"raise ValueError('handled in C')")
+
+
 place = Place()
 exits.watch(place)
 """
@@ -114,10 +119,21 @@ exits.watch(place)
     [
         ("report(); print('goes on')", ["goes on", "closed"]),
         ("thread = threading.Thread(target=report); thread.start(); thread.join()", ["closed"]),
+        ("print_by_c(); print('goes on')", ["goes on", "closed"]),
+        ("print_by_c(); fail()", ["abandoned", "abandoned"]),
+        ("sys.last_value = ValueError(); fail()", ["abandoned", "abandoned"]),
         ("fail()", ["abandoned", "abandoned"]),
         ("ours = sys.excepthook; sys.excepthook = lambda *what: ours(*what); fail()", ["abandoned"] * 2),
     ],
-    ids=["handled", "thread", "uncaught", "through-another-hook"],
+    ids=[
+        "handled",
+        "thread",
+        "by C",
+        "by C, then uncaught",
+        "set, then uncaught",
+        "uncaught",
+        "through-another-hook",
+    ],
 )
 @pytest.mark.parametrize("how", ["file", "module"])
 def test_an_exception_that_is_only_reported_ends_nothing(
@@ -129,6 +145,58 @@ def test_an_exception_that_is_only_reported_ends_nothing(
         [sys.executable, *start], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )
     assert ended.stdout.splitlines() == told, ended.stderr
+
+
+_CHILD = """
+import multiprocessing, sys
+from ringd import exits
+
+
+class Place:
+    def abandon(self, why): print(why, flush=True)
+    def close(self): print("closed", flush=True)
+
+
+def rank(how):
+    global place
+    place = Place()
+    exits.watch(place)
+    if how == "raises":
+        raise ValueError("no such file")
+    if how == "exits":
+        sys.exit(3)
+
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context(sys.argv[1]).Process(target=rank, args=(sys.argv[2],))
+    child.start()
+    child.join()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("returns", "closed"),
+        ("exits", "closed"),
+        ("raises", "ended by an uncaught exception: ValueError: no such file"),
+    ],
+)
+@pytest.mark.parametrize("start", ["fork", "forkserver", "spawn"])
+def test_a_rank_that_multiprocessing_has_started_ends_like_any_other(
+    tmp_path: Path, start: str, how: str, told: str
+) -> None:
+    (tmp_path / "child.py").write_text(_CHILD)
+    ended = subprocess.run(
+        [sys.executable, "child.py", start, how],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    # A child that ends by itself is told again, which the place takes for nothing.
+    assert ended.stdout.splitlines()[:1] == [told], ended.stderr
 
 
 _BUSY_AT_THE_END = """

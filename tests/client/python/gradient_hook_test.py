@@ -120,7 +120,8 @@ def test_passes_are_counted_and_the_last_one_submits(job: Job, elements: int) ->
         hooked.backward()
         assert not hooked.slow_calls
         assert (hooked.hook.passes_left, hooked.hook.operation) == (left, 0)
-        assert hooked.hook.continues(gradient_of(hooked.parameter))
+        # No pass has come since.
+        assert not hooked.hook.continues(gradient_of(hooked.parameter))
     hooked.backward()
     hooked.expect_submitted()
     hooked.wait()
@@ -130,12 +131,17 @@ def test_passes_are_counted_and_the_last_one_submits(job: Job, elements: int) ->
 
 @pytest.mark.parametrize("elements", [SMALL, LARGE])
 def test_a_gradient_thrown_away_between_passes_is_left_to_python(job: Job, elements: int) -> None:
-    hooked = Hooked(job, elements, passes=2)
-    hooked.backward()
-    hooked.parameter.grad = None
-    hooked.backward()
-    hooked.expect_left_to_python()
-    assert hooked.hook.passes_left == 1
+    for in_place in (True, False):
+        hooked = Hooked(job, elements, passes=2)
+        hooked.backward()
+        if in_place:
+            gradient_of(hooked.parameter).zero_()
+        else:
+            hooked.parameter.grad = None
+        hooked.backward()
+        hooked.expect_left_to_python()
+        assert not hooked.hook.continues(gradient_of(hooked.parameter))
+        assert hooked.hook.passes_left == 1
 
 
 def a_view_that_was_kept(hooked: Hooked) -> Any:

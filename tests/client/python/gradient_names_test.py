@@ -1,5 +1,5 @@
 """Gradients' names: two optimizers never share one, and all ranks find the same. Against the
-account of process_sets_test.py, which speaks for three other ranks."""
+account of process_set_account.py, which speaks for three other ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import ringd.torch as hvd
 import torch
 from torch import nn
 
-from tests.client.python.process_sets_test import Account, start
+from tests.client.python.process_set_account import Account, start
 
 
 @pytest.fixture

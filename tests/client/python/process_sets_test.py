@@ -4,10 +4,8 @@ ranks."""
 from __future__ import annotations
 
 import copy
-import ctypes
-import gc
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,83 +13,9 @@ import ringd
 import ringd.torch as hvd
 import torch
 from ringd.torch import job as jobs
-from ringd.types import CollectiveKind, Place, TensorSpec
+from ringd.types import CollectiveKind
 
-SIZE = 4
-
-
-class Account:
-    """Rank 0 of four. The others ask for the same process sets, and all goes well there, unless the
-    test says otherwise."""
-
-    def __init__(self, rank: int = 0) -> None:
-        self.place = Place(rank, SIZE, rank, SIZE, 0, 1, 1, 0, True, 1, "node", "0")
-        self.created: list[tuple[str, list[int]]] = []
-        self.destroyed: list[int] = []
-        self.submitted: list[TensorSpec] = []
-        self.live: dict[int, TensorSpec] = {}
-        self.refusal: ringd.RingdError | None = None
-        self.asks_otherwise: Sequence[int] = ()
-        self.has_trouble: Sequence[int] = ()
-
-    def register(self, specs: list[TensorSpec]) -> list[int]:
-        first = max(self.live, default=0) + 1
-        numbers = list(range(first, first + len(specs)))
-        self.live.update(zip(numbers, specs, strict=True))
-        return numbers
-
-    def unregister(self, registrations: list[int]) -> None:
-        for registration in registrations:
-            del self.live[registration]
-
-    def submit(self, registration: int, source: int, destination: int) -> int:
-        self.submitted.append(self.live[registration])
-        return len(self.submitted)
-
-    def submit_awaited(self, registration: int, source: int, destination: int) -> int:
-        spec = self.live[registration]
-        if "add_process_set" not in spec.name:
-            return self.submit(registration, source, destination)
-        numbers = (ctypes.c_int64 * SIZE).from_address(destination)
-        own = numbers[self.place.rank]
-        assert list(numbers) == [own if rank == self.place.rank else 0 for rank in range(SIZE)]
-        for rank in range(SIZE):
-            if spec.name == "add_process_set or remove_process_set":
-                numbers[rank] = own + (rank in self.asks_otherwise)
-            elif rank != self.place.rank:
-                numbers[rank] = rank in self.has_trouble
-        return 0
-
-    def wait(self, operation: int, timeout_ms: int = -1) -> None:
-        pass
-
-    def wait_all(self, operations: list[int], timeout_ms: int = -1) -> None:
-        pass
-
-    def test(self, operation: int) -> bool:
-        return True
-
-    def create_communicator(self, name: str, ranks: list[int]) -> int:
-        if self.refusal is not None:
-            raise self.refusal
-        self.created.append((name, ranks))
-        return 100 + len(self.created)
-
-    def destroy_communicator(self, communicator: int) -> None:
-        self.destroyed.append(communicator)
-        self.live = {n: spec for n, spec in self.live.items() if spec.communicator != communicator}
-
-    def arena_alloc(self, size: int) -> int:
-        raise ringd.ResourceExhaustedError("the test has none")
-
-    def close(self) -> None:
-        pass
-
-
-def start(monkeypatch: pytest.MonkeyPatch, rank: int = 0) -> Account:
-    account = Account(rank)
-    monkeypatch.setattr(jobs, "_job", jobs.Job(account))  # type: ignore[arg-type]
-    return account
+from tests.client.python.process_set_account import Account, start
 
 
 @pytest.fixture
@@ -250,6 +174,25 @@ def test_what_one_rank_can_t_create_no_rank_has(account: Account) -> None:
     assert account.created[-1] == ("process_set.3", [0, 2])
 
 
+def test_after_an_interrupt_no_further_call_is_taken_for_a_step_of_the_first(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = hvd.add_process_set([0, 2])
+
+    def interrupted(registration: int, source: int, destination: int) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(account, "submit_awaited", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            hvd.add_process_set([0, 1])
+    for call in (lambda: hvd.add_process_set([0, 1]), lambda: hvd.remove_process_set(pair)):
+        with pytest.raises(ringd.FailedPreconditionError, match="was interrupted on this rank"):
+            call()
+    # What was there goes on.
+    assert hvd.allreduce(torch.ones(1), name="a", process_set=pair) is not None
+
+
 def test_a_removed_set_is_forgotten_and_may_be_added_again(account: Account) -> None:
     pair = hvd.add_process_set([0, 2])
     hvd.allreduce(torch.ones(1), process_set=pair, name="x")
@@ -313,66 +256,6 @@ def test_copies_and_pickles_of_a_module_use_this_job_s_set(account: Account) -> 
     assert (unknown.ranks, unknown.process_set_id) == ([1, 3], None)
 
 
-def parameter(value: float) -> torch.Tensor:
-    return torch.full((2,), value, requires_grad=True)
-
-
-def test_optimizers_of_two_sets_reduce_in_their_own(account: Account) -> None:
-    first, second = hvd.add_process_set([0, 2]), hvd.add_process_set([0, 1])
-    one, other = parameter(1.0), parameter(1.0)
-    optimizers = [
-        hvd.DistributedOptimizer(torch.optim.SGD([p], lr=0.1), [("weight", p)], process_set=s)
-        for p, s in ((one, first), (other, second))
-    ]
-    (one.sum() + other.sum()).backward()
-    for optimizer in optimizers:
-        optimizer.step()
-    assert sorted((spec.communicator, spec.name) for spec in account.submitted) == [
-        (101, "allreduce.weight"),
-        (102, "allreduce.weight"),
-    ]
-
-
-def test_an_optimizer_of_a_set_without_this_rank_steps_alone(account: Account) -> None:
-    others = hvd.add_process_set([1, 2])
-    weight = parameter(1.0)
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=0.5), process_set=others)
-    for _ in range(2):
-        optimizer.zero_grad()
-        weight.sum().backward()
-        optimizer.synchronize()
-        with optimizer.skip_synchronize():
-            optimizer.step()
-    assert weight.tolist() == [0.0, 0.0]
-    assert not account.submitted
-
-
-def test_an_optimizer_whose_set_is_not_registered_takes_nothing(account: Account) -> None:
-    weight = parameter(1.0)
-    first = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=0.1))
-    with pytest.raises(ringd.FailedPreconditionError, match="not registered"):
-        hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=0.1), process_set=hvd.ProcessSet([0, 1]))
-    weight.sum().backward()
-    first.step()
-    assert len(account.submitted) == 1
-
-
-def test_an_optimizer_notices_that_its_set_was_removed_or_added_again(account: Account) -> None:
-    pair = hvd.add_process_set([0, 2])
-    weight = parameter(1.0)
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=0.1), process_set=pair)
-    weight.sum().backward()
-    with pytest.raises(ringd.FailedPreconditionError, match="have not been synchronized"):
-        hvd.remove_process_set(pair)
-    optimizer.step()
-    hvd.remove_process_set(pair)
-    with pytest.raises(ringd.FailedPreconditionError, match="not registered"):
-        optimizer.step()
-    hvd.add_process_set(pair)
-    optimizer.step()
-    assert [spec.communicator for spec in account.submitted] == [101, 102]
-
-
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [("static", "or 'dynamic', not 'static'"), ([[0, 1]], r"\[0, 1\] is none"), ([None], "None is none")],
@@ -390,15 +273,3 @@ def test_init_again_names_sets_that_are_not_there(account: Account) -> None:
     hvd.add_process_set(pair)
     hvd.init(process_sets=[pair, hvd.global_process_set])
     hvd.init(process_sets="dynamic")
-
-
-def test_what_a_dropped_optimizer_left_in_flight_keeps_no_set_from_being_removed(account: Account) -> None:
-    pair = hvd.add_process_set([0, 2])
-    weight = parameter(1.0)
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=0.1), process_set=pair)
-    weight.sum().backward()
-    del optimizer
-    gc.collect()
-    assert jobs.current().left
-    assert hvd.remove_process_set(pair)
-    assert not jobs.current().in_flight

@@ -1,5 +1,5 @@
 """Programs that torch.compile compiles around what ringd does. Against the account of
-process_sets_test.py, which speaks for three other ranks."""
+process_set_account.py, which speaks for three other ranks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from ringd.torch import job as jobs
 from torch import nn
 
-from tests.client.python.process_sets_test import Account
+from tests.client.python.process_set_account import Account
 
 # Each case compiles, which takes seconds.
 pytestmark = pytest.mark.timeout(300)

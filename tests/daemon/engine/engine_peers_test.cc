@@ -203,6 +203,27 @@ TEST_CASE("Engine: names both protocol versions to a node that speaks another on
                  Contains("speaks " + std::to_string(kPeerProtocolVersion)));
 }
 
+TEST_CASE("Engine: a node that comes when all ranks have joined is told so, not kept waiting") {
+  Node node("cluster");
+  const auto joined = node.Join(1, kSecret);
+  node.network.AwaitExpected();
+  PeerEvents& events = node.network.events();
+  v1::NodeMessage rank;
+  rank.mutable_rank_joined()->mutable_rank()->set_rank(1);
+  for (const StreamId stream : {StreamId(1), StreamId(2)}) {
+    events.OnNodeConnected(stream, ExpectationId(1), "a node");
+  }
+  events.OnNodeMessage(StreamId(1), HelloOfB(), nullptr);
+  events.OnNodeMessage(StreamId(1), rank, nullptr);
+  v1::NodeMessage late = HelloOfB();
+  late.mutable_hello()->set_node_name("node-c");
+  events.OnNodeMessage(StreamId(2), late, nullptr);
+  for (std::size_t message = 0;; ++message) {
+    const std::string told = node.network.Await(message).failure().text();
+    if (told.find("has started without") != std::string::npos) break;
+  }
+}
+
 TEST_CASE("Engine: a node of the job that says something else first is turned away") {
   Node node("cluster");
   const auto joined = node.Join(1, kSecret);

@@ -46,6 +46,17 @@ TEST_CASE("LinkSwitch: inside the process both ways are queued until they are de
   CHECK_FALSE(world.links.Deliver(world.begin));
 }
 
+TEST_CASE("LinkSwitch: knows a job's coordinator in the process, whatever its state") {
+  World world;
+  CHECK(world.links.CoordinatorOf(*world.job) == nullptr);
+  world.job->UseLink(world.links.LinkInside(world.job.get(), world.coordinator.get()));
+  CHECK(world.links.CoordinatorOf(*world.job) == world.coordinator.get());
+  world.coordinator->Fail(absl::AbortedError("cause"));
+  CHECK(world.links.CoordinatorOf(*world.job) == world.coordinator.get());
+  world.links.Forget(world.coordinator.get());
+  CHECK(world.links.CoordinatorOf(*world.job) == nullptr);
+}
+
 TEST_CASE("LinkSwitch: a job's failure reaches the coordinator inside the process") {
   World world;
   world.job->UseLink(world.links.LinkInside(world.job.get(), world.coordinator.get()));

@@ -57,9 +57,10 @@ struct RunningJob {
     sent.clear();
   }
 
-  void Ask(int rank, const std::vector<int>& members = {1, 0}) {
+  void Ask(int rank, const std::vector<int>& members = {1, 0}, bool again = false) {
     v1::CreateCommunicatorRequest request;
     request.set_name("pair");
+    request.set_again(again);
     for (const int member : members) request.add_ranks(member);
     job->CreateCommunicator(
         *ranks[rank].session, request,
@@ -114,6 +115,30 @@ TEST_CASE(
   running.job->OnCoordinatorMessage(ended, Clock::now());
   running.job->Tick(Clock::now());
   CHECK(running.job->extra_communicators() == 0);
+}
+
+TEST_CASE("Job: who missed the answer and asks again has the communicator that was made") {
+  RunningJob running;
+  running.Ask(0);
+  running.Ask(1);
+  running.Make(1);
+  const v1::CreateCommunicatorReply missed = std::exchange(running.replies[0], {});
+  running.answers[0].reset();
+  SECTION("which it has not dropped") {
+    const std::size_t sent = running.sent.size();
+    running.Ask(0, {1, 0}, /*again=*/true);
+    REQUIRE(running.answers[0].has_value());
+    CHECK(running.answers[0]->ok());
+    CHECK(running.replies[0].SerializeAsString() == missed.SerializeAsString());
+    CHECK(running.sent.size() == sent);
+  }
+  SECTION("once it has dropped that, a new one is meant") {
+    const CommunicatorId id(missed.communicator());
+    CHECK(running.job->DestroyCommunicator(*running.ranks[0].session, id, Clock::now()).ok());
+    running.Ask(0, {1, 0}, /*again=*/true);
+    CHECK_FALSE(running.answers[0].has_value());
+    CHECK(running.sent.back().has_communicator_ask());
+  }
 }
 
 TEST_CASE("Job: who asks again for one after an interrupt takes the place of the first time") {

@@ -88,6 +88,36 @@ REGISTERS = """
     run(main)
 """
 
+# The first rank leaves at a word of the test's; the others then go on by themselves.
+LEAVES = """
+    import os
+    import time
+
+    from trainer import Trainer, run, say
+
+
+    def wait_for(path):
+        while not os.path.exists(path):
+            time.sleep(0.01)
+
+
+    def main():
+        trainer = Trainer()
+        if trainer.rank > 0:
+            others = trainer.context.create_communicator("others", [1, 2])
+        assert trainer.all_reduce("gradient") == trainer.size
+        say("joined all")
+        if trainer.rank == 0:
+            wait_for(os.environ["GO"] + "0")
+        else:
+            wait_for(os.environ["GO"])
+            assert trainer.all_reduce("apart", communicator=others) == 2
+        trainer.context.close()
+
+
+    run(main)
+"""
+
 # README: within 5 s; the rest is for a machine that has other things to do.
 TOLD_WITHIN_S = 5.0 + BUSY_S
 
@@ -287,6 +317,24 @@ def test_operations_go_on_without_a_ringd_that_hangs(cluster: Cluster, stop: Sto
         node.send(signal.SIGCONT)
     job.expect_success()
     assert not any(warnings(rank) for rank in job.ranks)
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["ringd", "with its engine"])
+def test_who_leaves_while_ringd_hangs_is_not_taken_for_dead(
+    cluster: Cluster, stop: Stop, alone: bool
+) -> None:
+    nodes = cluster.start_nodes(2)
+    go = cluster.folder / "go"
+    job = start_trainers(cluster, LEAVES, [1, 2], environment={"GO": str(go)})
+    wait_for_all(job.ranks, "joined all")
+    stop(nodes[0], alone)
+    (cluster.folder / "go0").touch()
+    assert job.ranks[0].wait() == 0
+    signal_all(nodes[0], signal.SIGCONT)
+    # Ranks that would have heard of a death within a second.
+    time.sleep(3)
+    go.touch()
+    job.expect_success()
 
 
 def test_a_rank_that_joins_is_told(cluster: Cluster, stop: Stop) -> None:

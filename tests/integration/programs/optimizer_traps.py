@@ -107,6 +107,18 @@ def a_step_that_skips_the_synchronization_it_needs() -> None:
     with warned(1, "reduced twice", "with optimizer.skip_synchronize(): optimizer.step()"):
         optimizer.synchronize()
         optimizer.step()
+    with warned(1, "synchronize() was called after synchronize()", "reduced twice"):
+        optimizer.synchronize()
+        optimizer.synchronize()
+    with warned(0):
+        for zero in (optimizer.zero_grad, model.zero_grad):
+            # A step that is left out.
+            zero()
+            loss_of(model, 1).backward()
+            optimizer.synchronize()
+        optimizer.zero_grad()
+        loss_of(model, 2).backward()
+        optimizer.step()
 
 
 def parameters_unfrozen_after_wrapping() -> None:
@@ -156,14 +168,15 @@ def groups_added_later() -> None:
 
 def a_micro_batch_left_over() -> None:
     """The next epoch's first step has both of its passes."""
-    for zero in ("optimizer", "model"):
+    for zero in ("optimizer", "model", "in place"):
         expected, model = Net(), Net()
         reference = distributed(expected)
         optimizer = distributed(model, backward_passes_per_step=2)
         for epoch in range(2):
             for micro in range(5):
                 if micro % 2 == 0:
-                    (optimizer if zero == "optimizer" else model).zero_grad()
+                    owner = optimizer if zero == "optimizer" else model
+                    owner.zero_grad(set_to_none=zero != "in place")
                 (loss_of(model, 10 * epoch + micro) / 2).backward()
                 if micro % 2 == 1:
                     optimizer.step()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import pickle
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,8 +19,12 @@ from ringd.torch.process_set import ProcessSet, communicator_of, global_process_
 from ringd.torch.uncompiled import uncompiled
 from ringd.types import CollectiveKind, TensorSpec
 
-# Objects travel in tensors of whole powers of two, so that few sizes have to be registered.
+# Objects travel in tensors of whole powers of two, so that few sizes have to be registered; large
+# ones in multiples of so much.
 _LEAST_OBJECT_BYTES = 1024
+_ROUNDED_OBJECT_BYTES = 64 << 20
+# Of a model's tensors: far below the arena's size (arena_bytes), and enough to keep lines busy.
+_IN_FLIGHT_BYTES = 64 << 20
 _CANNOT_PICKLE = -1
 
 
@@ -186,12 +191,13 @@ def broadcast_object(
         raise InvalidArgumentError(f"{base}: rank {root_rank} could not pickle its object")
     if is_root and communicator.size == 1:
         return obj
-    rounded = max(_LEAST_OBJECT_BYTES, 1 << max(size - 1, 0).bit_length())
+    step = min(1 << max(size - 1, 0).bit_length(), _ROUNDED_OBJECT_BYTES)
+    rounded = max(_LEAST_OBJECT_BYTES, -(-size // step) * step)
     buffer = torch.empty(rounded, dtype=torch.uint8, device="cpu")
     if is_root:
         buffer[:size] = torch.frombuffer(bytearray(content), dtype=torch.uint8)
     broadcast_(buffer, root_rank, f"{base}.content", process_set)
-    return obj if is_root else pickle.loads(ctypes.string_at(buffer.data_ptr(), size))
+    return obj if is_root else pickle.loads((ctypes.c_char * size).from_address(buffer.data_ptr()))
 
 
 @uncompiled
@@ -241,14 +247,18 @@ def _called(entry: object) -> str:
 
 
 def _broadcast_all(named: list[tuple[str, torch.Tensor]], root_rank: int, process_set: ProcessSet) -> None:
-    """In place, all in flight together."""
+    """In place. As much is in flight at a time as the arena has room for, where it is copied."""
     job = current()
     communicator = communicator_of(process_set, job)
     work = [
         (broadcast_spec(tensor, f"broadcast.{name}", root_rank, communicator.number), tensor, tensor)
         for name, tensor in named
     ]
-    synchronize(start(job, None, work))
+    while work:
+        sizes = itertools.accumulate(tensor.nbytes for _, tensor, _ in work)
+        count = max(1, sum(1 for _ in itertools.takewhile(_IN_FLIGHT_BYTES.__ge__, sizes)))
+        synchronize(start(job, None, work[:count]))
+        del work[:count]
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,10 @@ def too_many_passes(name: str, passes: int) -> str:
     )
 
 
+def reduced_twice(call: str, instead: str) -> str:
+    return f"{call}() was called after synchronize(): gradients are reduced twice; {instead}"
+
+
 def waste(names: Sequence[str]) -> str:
     return (
         f"zero_grad() throws away gradients that the ranks have reduced: that of {listed(names)}. If they "

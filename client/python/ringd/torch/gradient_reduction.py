@@ -232,6 +232,7 @@ class GradientReduction:
         """Before gradients are thrown away: waits for those in flight, and counts passes from the
         beginning."""
         self.take_in(groups)
+        self._synchronized = False
         if self.passes_per_step == 1 and not self.pending:
             return
         if self.pending and self._communicator is not None and is_current(self._job):

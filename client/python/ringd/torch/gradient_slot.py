@@ -31,7 +31,8 @@ class GradientSlot(_ringd.GradientHook):
     there. A tensor that the program has kept from an earlier step is never overwritten: the slot
     then takes new memory.
 
-    Where the arena is full the gradient is reduced in its own memory, through copies.
+    Where the arena has no room for that the gradient is reduced in its own memory, through copies,
+    if there is a block for these.
 
     Thread safety: one thread at a time, that of the parameter's backward pass or of
         ``synchronize``.

@@ -61,6 +61,8 @@ class Job:
         # agree.
         self.process_sets: dict[int, ProcessSet] = {}
         self.next_process_set = 1
+        # A call that changes them was interrupted while the ranks agreed.
+        self.process_sets_interrupted = False
         self.process_sets_lock = threading.Lock()
         self._registrations: dict[TensorSpec, int] = {}
         # By communicator and name, those used last at the end. Changed under the lock.

@@ -14,6 +14,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ringd.errors import FailedPreconditionError, InvalidArgumentError
+from ringd.torch import gradient_messages
 from ringd.torch.allreduce import Average
 from ringd.torch.compression import Compression, Compressor
 from ringd.torch.gradient_reduction import GradientReduction, refuse_step_past_reductions
@@ -42,7 +43,9 @@ class DistributedMixin:
     @uncompiled
     def synchronize(self) -> None:
         """Waits until every ``p.grad`` is the reduced one. ``step`` does it, unless
-        ``skip_synchronize`` says no."""
+        ``skip_synchronize`` says no. A second call reduces all once more, with a warning."""
+        if self._reduction.synchronized:
+            warnings.warn(gradient_messages.reduced_twice("synchronize", "once is enough"), stacklevel=3)
         self._reduction.synchronize(self.param_groups)
 
     @contextlib.contextmanager
@@ -78,11 +81,9 @@ class DistributedMixin:
             closure = self._synchronized_after(closure)
         else:
             if self._reduction.synchronized:
-                warnings.warn(
-                    "step() was called after synchronize() without skip_synchronize(): gradients are "
-                    "reduced twice. Step so: with optimizer.skip_synchronize(): optimizer.step()",
-                    stacklevel=2,
-                )
+                how = "step so: with optimizer.skip_synchronize(): optimizer.step()"
+                warnings.warn(gradient_messages.reduced_twice("step", how), stacklevel=3)
+                self._reduction.used()
             elif self._is_scaled():
                 self._refuse_scaled()
             self.synchronize()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import operator
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -210,11 +211,11 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
 
     Raises ``InvalidArgumentError`` if a rank is none of the job's, or if the ranks of the job do
     not ask for the same; ``AlreadyExistsError`` if there is a set of these ranks, as the global one
-    is for all ranks.
+    is for all ranks; ``FailedPreconditionError`` if an earlier such call was interrupted.
     """
     job = current()
     added = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
-    with job.process_sets_lock:
+    with job.process_sets_lock, _in_step(job):
         _refuse_impossible(job, added)
         number = job.next_process_set
         _agree(job, f"adds process set {number} of {list(added.ranks)}", f"a set of {_words(added.ranks)}")
@@ -246,13 +247,14 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     process_set: what ``add_process_set`` has returned, or ``init`` was given.
 
     Raises ``FailedPreconditionError`` on all ranks, and removes nothing, if an operation on the set
-    has not been synchronized on one of them; also if the set is not registered.
+    has not been synchronized on one of them; also if the set is not registered, or if an earlier
+    such call was interrupted.
     ``InvalidArgumentError`` for the global set, or if the ranks do not ask for the same.
     """
     job = current()
     if process_set is global_process_set:
         raise InvalidArgumentError("the global process set can't be removed; it is there as long as the job")
-    with job.process_sets_lock:
+    with job.process_sets_lock, _in_step(job):
         registered = _registered_in(job, process_set)
         words = _described(process_set)
         _agree(job, f"removes process set {registered.number}", f"the removal of {words}")
@@ -327,6 +329,24 @@ def _create(job: Job, number: int, process_set: ProcessSet) -> Communicator:
 #: As which a rank that has not called them is told to be waited for. One for both: ranks that
 #: call one of them each hear so.
 _CALL = "add_process_set or remove_process_set"
+
+
+@contextlib.contextmanager
+def _in_step(job: Job) -> Iterator[None]:
+    """Of a call by which all ranks agree, in several steps. An interrupt leaves this rank behind,
+    and a further call would be taken for a step of the first."""
+    if job.process_sets_interrupted:
+        raise FailedPreconditionError(
+            f"{_CALL} was interrupted on this rank while the ranks agreed: no process set can be added "
+            "or removed any more; call hvd.shutdown() and hvd.init() on all ranks"
+        )
+    try:
+        yield
+    except RingdError:
+        raise
+    except BaseException:
+        job.process_sets_interrupted = True
+        raise
 
 
 def _gathered(job: Job, name: str, own: int) -> list[int]:

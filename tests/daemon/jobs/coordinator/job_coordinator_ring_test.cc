@@ -68,6 +68,10 @@ TEST_CASE(
   REQUIRE_FALSE(world.Started());
   CHECK(world.coordinator.NeedsTicks());
   CHECK_FALSE(world.coordinator.Open());
+  const std::vector<v1::CoordinatorMessage>& to_third = world.nodes.To(World::LinkOf(3));
+  CHECK(std::any_of(to_third.begin(), to_third.end(), [](const auto& message) {
+    return message.has_gathering() && message.gathering().missing_ranks().empty();
+  }));
   for (int node = 0; node < 4; ++node) {
     const v1::ProbedNodes probe = world.ProbeOf(node);
     CHECK(probe.node_index() == node);

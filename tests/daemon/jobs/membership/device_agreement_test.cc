@@ -117,10 +117,11 @@ TEST_CASE("DeviceAgreement: who waits for long is warned, and goes by NCCL when 
   Node node;
   node.Ask(0, {0, 1, 2, 3, 4, 5, 6});
   std::vector<std::pair<int, std::string>> warnings;
+  std::string instead;
   const auto tick = [&](seconds at) {
-    node.agreement.Tick(node.start + at, seconds(3), [&](int rank, const std::string& text) {
-      warnings.emplace_back(rank, text);
-    });
+    node.agreement.Tick(
+        node.start + at, seconds(3), instead,
+        [&](int rank, const std::string& text) { warnings.emplace_back(rank, text); });
   };
   node.agreement.OnWord(Word(0));
   node.agreement.OnWord(Word(1));
@@ -134,6 +135,11 @@ TEST_CASE("DeviceAgreement: who waits for long is warned, and goes by NCCL when 
         "rank 0 waits for rank 2 on node-b; rank 3 on node-b; rank 4 on node-b; rank 5 on node-b; "
         "and 1 more to open a GPU, since 3 s");
   CHECK_FALSE(node.answers[0].has_value());
+  // What they have said may not have come.
+  instead = "ringd on node-a, which does not answer";
+  tick(seconds(6));
+  REQUIRE(warnings.size() == 2);
+  CHECK(warnings[1].second == "rank 0 waits for ringd on node-a, which does not answer, since 6 s");
   tick(seconds(10));
   REQUIRE(node.answers[0].has_value());
   CHECK_FALSE(node.answers[0]->agreed.goes_by_host);
