@@ -42,6 +42,7 @@
 #include "daemon/service/service_manager.h"
 #include "daemon/service/start_check.h"
 #include "daemon/version.h"
+#include "proto/base/build_id.h"
 #include "proto/base/clock.h"
 
 namespace ringd {
@@ -260,8 +261,8 @@ int Serve(const CommandLine& line, LoadedConfig loaded) {
       ReadyFile::Write(config.ready_file, config.socket, peer_address, config.node_name);
   if (!ready.ok()) return Fail(ready.status());
 
-  LogInfo(absl::StrCat("ringd ", kRingdVersion, " serves ", config.socket, " on node ",
-                       config.node_name, ", other ringds at ", peer_address));
+  LogInfo(absl::StrCat("ringd ", VersionAndBuild(kRingdVersion), " serves ", config.socket,
+                       " on node ", config.node_name, ", other ringds at ", peer_address));
   serving.status = absl::StrCat("serving ", config.socket, ", other ringds at ", peer_address);
   manager.Ready(serving.status);
   RunUntilStopped(**daemon, serving, *signals, manager, links);
@@ -313,7 +314,7 @@ int Main(std::span<const char* const> arguments) {
     return kExitDone;
   }
   if (line->action == CommandLineAction::kVersion) {
-    std::printf("ringd %s\n", kRingdVersion);
+    std::printf("ringd %s\n", VersionAndBuild(kRingdVersion).c_str());
     return kExitDone;
   }
   if (line->action == CommandLineAction::kProbeGpus) Probe(*line);

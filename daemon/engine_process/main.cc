@@ -22,6 +22,7 @@
 #include "daemon/service/exit_code.h"
 #include "daemon/supervisor/engine_process.h"
 #include "daemon/version.h"
+#include "proto/base/build_id.h"
 
 namespace ringd {
 namespace {
@@ -74,7 +75,7 @@ int main(int argc, char** argv) {
   ::prctl(PR_SET_NAME, "ringd-engine", 0, 0, 0);
   const absl::string_view argument = argc > 1 ? argv[1] : "";
   if (argument == "--version") {
-    std::printf("ringd-engine %s\n", ringd::kRingdVersion);
+    std::printf("ringd-engine %s\n", ringd::VersionAndBuild(ringd::kRingdVersion).c_str());
     return ringd::kExitDone;
   }
   if (argument == "--help") {

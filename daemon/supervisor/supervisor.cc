@@ -12,6 +12,7 @@
 #include "daemon/supervisor/engine_call.h"
 #include "daemon/supervisor/join_check.h"
 #include "daemon/supervisor/process_use.h"
+#include "proto/base/build_id.h"
 #include "proto/door/door_key.h"
 #include "proto/types/job_weight.h"
 
@@ -211,6 +212,7 @@ v1::StatusReply Supervisor::DescribeStatus(const Caller& caller, const std::stri
   const MutexLock lock(mutex_);
   const Config& config = options_.config;
   reply.set_version(options_.version);
+  reply.set_build(BuildId());
   reply.set_node_name(config.node_name);
   reply.set_socket(config.socket);
   reply.set_peer_address(options_.peer_address);

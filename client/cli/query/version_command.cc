@@ -16,27 +16,30 @@ namespace ringd::cli {
 namespace {
 
 // Empty if none answers.
-std::string DaemonVersion(const std::string& socket) {
+v1::StatusReply AskDaemon(const std::string& socket) {
   const Clock::time_point deadline = Clock::now() + std::chrono::seconds(2);
   absl::StatusOr<std::unique_ptr<AdminClient>> client = AdminClient::Connect(socket, deadline);
-  if (!client.ok()) return "";
-  const absl::StatusOr<v1::StatusReply> status = (*client)->GetStatus(deadline);
-  return status.ok() ? status->version() : "";
+  if (!client.ok()) return {};
+  return (*client)->GetStatus(deadline).value_or(v1::StatusReply());
 }
 
 }  // namespace
 
 int VersionCommand(const std::string& asked_for, bool json) {
   const std::string socket = ChooseSocket(asked_for);
-  const std::string daemon = DaemonVersion(socket);
+  const v1::StatusReply daemon = AskDaemon(socket);
   if (json) {
-    const nlohmann::ordered_json versions = {
-        {"schema_version", 1}, {"ringctl", client::kLibraryVersion}, {"ringd", daemon}};
+    const nlohmann::ordered_json versions = {{"schema_version", 1},
+                                             {"ringctl", client::kLibraryVersion},
+                                             {"ringd", daemon.version()},
+                                             {"ringd_build", daemon.build()}};
     return Print(versions.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   }
   return Print(absl::StrCat("ringctl ", client::kLibraryVersion, "\n",
-                            daemon.empty() ? absl::StrCat("no ringd answers at ", socket, "\n")
-                                           : absl::StrCat("ringd ", daemon, " at ", socket, "\n")));
+                            daemon.version().empty()
+                                ? absl::StrCat("no ringd answers at ", socket, "\n")
+                                : absl::StrCat("ringd ", daemon.version(), " (build ",
+                                               daemon.build(), ") at ", socket, "\n")));
 }
 
 }  // namespace ringd::cli

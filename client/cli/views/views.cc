@@ -120,6 +120,7 @@ std::string RenderStatus(const v1::StatusReply& reply, const Look& look) {
          "started again");
   }
   line("pid", absl::StrCat(reply.pid()));
+  line("build", OrDash(reply.build()));
   line("socket", reply.socket());
   line("peers reach it", absl::StrCat("at ", OrDash(reply.peer_address())));
   line("backend", OrDash(reply.backend()));

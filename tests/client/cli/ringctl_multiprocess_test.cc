@@ -103,6 +103,7 @@ TEST_CASE("ringctl run: a private ringd serves the ranks and goes with them") {
   const nlohmann::json status = nlohmann::json::parse(place.Read("status.1"), nullptr, false);
   REQUIRE(status.is_object());
   CHECK(status["schema_version"] == 1);
+  CHECK(status["build"].get<std::string>().size() == 12);
   CHECK(status["state"] == "serving");
   CHECK_THAT(result.out, Contains("[1] " + status["socket"].get<std::string>()));
   CHECK_FALSE(Exists(status["pid"].get<pid_t>()));

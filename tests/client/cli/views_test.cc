@@ -54,12 +54,14 @@ TEST_CASE("RenderStatus: says what runs where, and no word of refusals if there 
   reply.set_state("serving");
   reply.set_uptime_seconds(200);
   reply.set_socket("/run/ringd/ringd.sock");
+  reply.set_build("5f21064dd00b");
   reply.set_sessions(4);
   reply.set_jobs(1);
   reply.set_arena_bytes_per_session(std::uint64_t{8} << 30);
   const std::string text = RenderStatus(reply, {});
   CHECK_THAT(text, Contains("ringd 0.1.0 on node-a: serving since 3 min 20 s\n"));
   CHECK_THAT(text, Contains("  socket          /run/ringd/ringd.sock\n"));
+  CHECK_THAT(text, Contains("  build           5f21064dd00b\n"));
   CHECK_THAT(text, Contains("4 in 1 job\n"));
   CHECK_THAT(text, Contains("8 GiB a session"));
   CHECK_THAT(text, !Contains("refused"));
