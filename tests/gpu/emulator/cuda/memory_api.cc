@@ -64,7 +64,7 @@ CUresult cuMemFree(CUdeviceptr pointer) {
       view.mapping.kind != MappingKind::kAllocated) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  call.process().WaitForDevice(view.mapping.allocation->device());
+  call.process().WaitToFree(view.mapping.allocation->device());
   call.process().memory().Remove(pointer, MappingKind::kAllocated);
   return call.process().machine().sticky();
 }
@@ -95,7 +95,7 @@ CUresult cuMemHostAlloc(void** memory, std::size_t bytes, unsigned int flags) {
 CUresult cuMemFreeHost(void* memory) {
   const Call call("cuMemFreeHost", kContext | kAllocates | kSynchronises);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
-  call.process().WaitForDevice(call.device());
+  call.process().WaitToFree(call.device());
   const bool removed = call.process().memory().Remove(reinterpret_cast<CUdeviceptr>(memory),
                                                       MappingKind::kHostAllocated);
   return removed ? call.process().machine().sticky() : CUDA_ERROR_INVALID_VALUE;
@@ -132,7 +132,7 @@ CUresult cuMemHostUnregister(void* memory) {
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   }
   if (view.mapping.allocation->alias() != memory) return CUDA_ERROR_INVALID_VALUE;
-  call.process().WaitForDevice(call.device());
+  call.process().WaitToFree(call.device());
   call.process().memory().Remove(view.mapping.begin, MappingKind::kHostRegistered);
   return call.process().machine().sticky();
 }

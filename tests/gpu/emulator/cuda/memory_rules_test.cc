@@ -2,9 +2,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/gpu/emulator/cuda/emulated_process.h"
@@ -96,6 +99,39 @@ TEST_CASE("Emulated memory: cuMemFree waits for the device") {
           CHILD_OK(child.cuda().cuStreamQuery(stream));
           CHILD_CHECK(child.emulator().calls("synchronising") == 1);
         }) == "");
+}
+
+TEST_CASE(
+    "Emulated memory: a free that waits may hold up other threads, but no store of the host's") {
+  for (const bool holds_up : {false, true}) {
+    CHECK(RunEmulated({{"FREES_HOLD_UP", holds_up ? "1" : "0"}}, [holds_up](const Child& child) {
+            const CUcontext context = child.UseDevice();
+            const CUstream stream = child.NewStream();
+            const CUstream other = child.NewStream();
+            const CUdeviceptr memory = child.NewMemory(64);
+            const CUdeviceptr gate = child.NewMemory(8);
+            auto* const seen = static_cast<std::uint64_t*>(child.emulator().alias(gate, 8));
+            CHILD_OK(child.cuda().cuStreamWaitValue64(stream, gate, 1, CU_STREAM_WAIT_VALUE_GEQ));
+            static std::atomic<bool> freed{false};
+            static std::atomic<bool> queried{false};
+            std::thread([&child, context, memory] {
+              child.cuda().cuCtxSetCurrent(context);
+              child.cuda().cuMemFree(memory);
+              freed = true;
+            }).detach();
+            ::usleep(300'000);  // it waits by then
+            std::thread([&child, context, other] {
+              child.cuda().cuCtxSetCurrent(context);
+              child.cuda().cuStreamQuery(other);
+              queried = true;
+            }).detach();
+            ::usleep(300'000);
+            CHILD_CHECK(!freed);
+            CHILD_CHECK(queried != holds_up);
+            __atomic_store_n(seen, 1, __ATOMIC_RELEASE);
+            child.WaitUntil([] { return freed && queried; }, "both calls");
+          }) == "");
+  }
 }
 
 TEST_CASE("Emulated copies: page-locked memory keeps nobody waiting, other memory does") {

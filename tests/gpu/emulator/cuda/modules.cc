@@ -60,6 +60,10 @@ void Process::Load(int device) {
   loading_ = pthread_t{};
 }
 
+void Process::WaitToFree(int device) {
+  settings_.frees_hold_up ? Load(device) : WaitForDevice(device);
+}
+
 void Process::AwaitLoading() {
   for (;;) {
     const pthread_t loading = loading_;

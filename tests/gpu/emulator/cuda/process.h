@@ -100,6 +100,8 @@ class Process {
                        bool* is_new);
   // With lazy_loading: waits for the device, and meanwhile AwaitLoading keeps other threads.
   void Load(int device);
+  // As a function that frees memory: waits for the device; with frees_hold_up the same.
+  void WaitToFree(int device);
   void AwaitLoading();
   const Function* FindFunction(CUfunction handle);
 
@@ -127,7 +129,7 @@ class Process {
       ABSL_GUARDED_BY(mutex_);
   CUmemGenericAllocationHandle last_handle_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<CUmodule, std::unique_ptr<Module>> modules_ ABSL_GUARDED_BY(mutex_);
-  std::atomic<pthread_t> loading_{};  // the thread that does; none: 0
+  std::atomic<pthread_t> loading_{};  // the thread that does, or frees; none: 0
   const RingdEmulatorKernel* kernels_ ABSL_GUARDED_BY(mutex_) = nullptr;
 
   Mutex calls_mutex_;

@@ -62,6 +62,7 @@ Settings ReadSettings() {
   settings.stream_memory_operations = Flag("STREAM_MEMORY_OPERATIONS", true);
   settings.mig = Flag("MIG", false);
   settings.lazy_loading = Flag("LAZY_LOADING", false);
+  settings.frees_hold_up = Flag("FREES_HOLD_UP", false);
   settings.user = static_cast<unsigned>(Number("USER", ::geteuid(), 0, UINT32_MAX));
   settings.without = Text("WITHOUT");
   settings.crash = Text("CRASH");

@@ -26,6 +26,8 @@ struct Settings {
   // A kernel is loaded when it is first asked for, which waits for the device, and keeps other
   // threads from it.
   bool lazy_loading = false;
+  // A free that waits for the device keeps other threads from it, too.
+  bool frees_hold_up = false;
   // The user whom MPS sees.
   unsigned user = 0;
   // A function that cuGetProcAddress does not know; "" for none.

@@ -5,6 +5,7 @@
 #include <deque>
 #include <thread>
 
+#include "tests/gpu/emulator/nccl/cuda_access.h"
 #include "tests/gpu/emulator/nccl/last_error.h"
 #include "tests/gpu/emulator/nccl/settings.h"
 
@@ -62,8 +63,12 @@ std::shared_ptr<Communicator> Communicator::Find(const NcclComm* handle) {
   return nullptr;
 }
 
-void Communicator::Forget() {
+Communicator::Communicator(int device, bool is_blocking)
+    : device_(device), is_blocking_(is_blocking), flag_(CudaAccess::Find()->AllocateHost(device)) {}
+
+void Communicator::Free() {
   const std::shared_ptr<Communicator> self = shared_from_this();
+  CudaAccess::Find()->FreeHost(device_, flag_);
   Registry& registry = TheRegistry();
   const MutexLock lock(registry.mutex);
   registry.alive.erase(handle());

@@ -38,8 +38,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   static std::shared_ptr<Communicator> Create(int device, bool is_blocking);
   // Null if `handle` is none that is alive.
   static std::shared_ptr<Communicator> Find(const NcclComm* handle);
-  // From now on Find does not know it. Precondition: it is alive.
-  void Forget();
+  // Gives back what it has of the host's memory, so it waits for all that the process has on the
+  // device; from then on Find does not know it. Precondition: it is alive.
+  void Free();
   NcclComm* handle() { return reinterpret_cast<NcclComm*>(this); }
 
   // Meets the other ranks; blocks. Where it may give up: aborted().
@@ -88,10 +89,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::uint64_t NextWindow() { return ++windows_; }
 
  private:
-  Communicator(int device, bool is_blocking) : device_(device), is_blocking_(is_blocking) {}
+  Communicator(int device, bool is_blocking);
 
   const int device_;
   const bool is_blocking_;
+  void* const flag_;  // by which NCCL's kernels see an abort; here it is only allocated and freed
   std::unique_ptr<World> world_;
   std::atomic<NcclResult> state_{kNcclSuccess};
   std::atomic<bool> has_joined_{false};

@@ -47,7 +47,7 @@ NcclResult Make(const std::shared_ptr<Communicator>& made, NcclComm** handle, Jo
   return Group::Submit(made, Group::Work::kMeeting, [made, handle, job = std::move(job)] {
     const NcclResult result = job();
     if (result != kNcclSuccess && made->is_blocking()) {
-      made->Forget();
+      made->Free();
       *handle = nullptr;
     }
     return result;
@@ -193,7 +193,7 @@ NcclResult ncclCommAbort(NcclComm* comm) {
   const auto communicator = Communicator::Find(comm);
   if (communicator == nullptr) return kNcclInvalidArgument;
   communicator->Abort();
-  communicator->Forget();
+  communicator->Free();
   return kNcclSuccess;
 }
 
@@ -215,7 +215,7 @@ NcclResult ncclCommDestroy(NcclComm* comm) {
   if (const NcclResult kept = communicator->CheckRegistered(); kept != kNcclSuccess) return kept;
   const NcclResult finalized =
       communicator->has_finalized() ? kNcclSuccess : communicator->Finalize();
-  communicator->Forget();
+  communicator->Free();
   return finalized;
 }
 

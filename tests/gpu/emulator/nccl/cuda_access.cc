@@ -12,6 +12,29 @@ namespace {
 
 constexpr char kLibrary[] = "libcuda.so.1";
 
+// Makes a device's primary context the thread's current one meanwhile, as CUDA's run time does.
+class OnDevice {
+ public:
+  OnDevice(const CudaDriver& driver, int device) : driver_(driver), device_(device) {
+    CUcontext context = nullptr;
+    has_context_ = driver_.cuDevicePrimaryCtxRetain(&context, device_) == CUDA_SUCCESS;
+    driver_.cuCtxGetCurrent(&before_);
+    if (has_context_) driver_.cuCtxSetCurrent(context);
+  }
+  ~OnDevice() {
+    driver_.cuCtxSetCurrent(before_);
+    if (has_context_) driver_.cuDevicePrimaryCtxRelease(device_);
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  const CudaDriver& driver_;
+  const int device_;
+  CUcontext before_ = nullptr;
+  bool has_context_ = false;
+};
+
 const CudaAccess* Open() {
   void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_NOLOAD);
   if (library == nullptr || ::dlsym(library, "ringd_emulator_device_alias") == nullptr) {
@@ -48,6 +71,20 @@ int CudaAccess::CurrentDevice() const {
   }
   CUdevice device = -1;
   return driver->cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
+}
+
+void* CudaAccess::AllocateHost(int device) const {
+  const OnDevice on(*driver, device);
+  constexpr std::size_t kBytes = 8;
+  void* memory = nullptr;
+  return driver->cuMemHostAlloc(&memory, kBytes, 0) == CUDA_SUCCESS ? memory : nullptr;
+}
+
+void CudaAccess::FreeHost(int device, void* memory) const {
+  if (memory == nullptr) return;
+  const OnDevice on(*driver, device);
+  // After a fatal error there is nothing to wait for.
+  (void)driver->cuMemFreeHost(memory);
 }
 
 bool CudaAccess::UuidOf(int device, Uuid* uuid) const {

@@ -23,6 +23,11 @@ struct CudaAccess {
   // False: CUDA fails.
   bool UuidOf(int device, Uuid* uuid) const;
 
+  // Page-locked memory that any GPU may use; null if CUDA fails.
+  void* AllocateHost(int device) const;
+  // Waits for all that the process has on the device, as cuMemFreeHost does. Null is none.
+  void FreeHost(int device, void* memory) const;
+
   std::unique_ptr<const CudaDriver> driver;
   decltype(&ringd_emulator_device_alias) alias = nullptr;
   decltype(&ringd_emulator_enqueue) enqueue = nullptr;

@@ -1,7 +1,10 @@
 // Rules about ranks that end, errors, and mishaps on demand. README.md names the documents.
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cstdint>
 #include <string>
+#include <thread>
 
 #include "proto/base/clock.h"
 #include "tests/gpu/emulator/nccl/emulated_ranks.h"
@@ -98,6 +101,26 @@ TEST_CASE("Emulated NCCL: after an error a communicator can only be aborted") {
       });
   ranks.Meet();
   CHECK(ranks.Join() == "");
+}
+
+TEST_CASE("Emulated NCCL: an abort returns when the GPU has nothing to do for its process") {
+  CHECK(RunRanks(1, {}, [](const Child& child, const NcclRank& rank) {
+          NcclComm* const comm = rank.Join();
+          // A stream that has nothing to do with the communicator.
+          const CUstream stream = child.NewStream();
+          const CUdeviceptr gate = child.NewMemory(8);
+          auto* const seen = static_cast<std::uint64_t*>(child.emulator().alias(gate, 8));
+          CHILD_OK(child.cuda().cuStreamWaitValue64(stream, gate, 1, CU_STREAM_WAIT_VALUE_GEQ));
+          static std::atomic<bool> aborted{false};
+          std::thread([&rank, comm] {
+            rank.nccl().ncclCommAbort(comm);
+            aborted = true;
+          }).detach();
+          rank.Pause();
+          CHILD_CHECK(!aborted);
+          __atomic_store_n(seen, 1, __ATOMIC_RELEASE);
+          child.WaitUntil([] { return aborted.load(); }, "the abort");
+        }) == "");
 }
 
 TEST_CASE("Emulated NCCL: an error of CUDA's on the stream is the communicator's") {
