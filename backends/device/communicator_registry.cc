@@ -12,15 +12,15 @@ void CommunicatorRegistry::Remove(DeviceCommunicatorId id) {
   all_.erase(id);
 }
 
-void CommunicatorRegistry::BeginAbort(DeviceCommunicatorId id, absl::string_view reason) {
+void CommunicatorRegistry::PrepareAbort(DeviceCommunicatorId id, absl::string_view reason) {
   const MutexLock lock(mutex_);
   const auto found = all_.find(id);
-  if (found != all_.end()) found->second->BeginAbort(reason);
+  if (found != all_.end()) found->second->PrepareAbort(reason);
 }
 
-void CommunicatorRegistry::BeginAbortAll(absl::string_view reason) {
+void CommunicatorRegistry::PrepareAbortAll(absl::string_view reason) {
   const MutexLock lock(mutex_);
-  for (const auto& [id, nccl] : all_) nccl->BeginAbort(reason);
+  for (const auto& [id, nccl] : all_) nccl->PrepareAbort(reason);
 }
 
 std::vector<std::pair<DeviceCommunicatorId, NcclDescription>> CommunicatorRegistry::Describe()

@@ -21,9 +21,9 @@ class CommunicatorRegistry {
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Remove(DeviceCommunicatorId id) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // As NcclCommunicator::BeginAbort; one that is not there is none.
-  void BeginAbort(DeviceCommunicatorId id, absl::string_view reason) ABSL_LOCKS_EXCLUDED(mutex_);
-  void BeginAbortAll(absl::string_view reason) ABSL_LOCKS_EXCLUDED(mutex_);
+  // As NcclCommunicator::PrepareAbort; one that is not there is none.
+  void PrepareAbort(DeviceCommunicatorId id, absl::string_view reason) ABSL_LOCKS_EXCLUDED(mutex_);
+  void PrepareAbortAll(absl::string_view reason) ABSL_LOCKS_EXCLUDED(mutex_);
 
   std::vector<std::pair<DeviceCommunicatorId, NcclDescription>> Describe() const
       ABSL_LOCKS_EXCLUDED(mutex_);

@@ -332,7 +332,7 @@ void DeviceCommunicator::Fail(const absl::Status& status, std::vector<DeviceBuck
   failure_ = status;
   failed_at_ = Clock::now();
   if (registered_ != nullptr) registered_->StopAgreeing();
-  nccl_->BeginAbort(status.message());
+  nccl_->PrepareAbort(status.message());
   std::move(in_flight_.begin(), in_flight_.end(), std::back_inserter(lingering_));
   in_flight_.clear();
   if (launching_) lingering_.push_back(*std::move(launching_));
@@ -371,11 +371,17 @@ void DeviceCommunicator::EndLingering(std::vector<DeviceBucketEnded>* ended) {
   }
 }
 
+bool DeviceCommunicator::IsIdle() {
+  return !absl::IsDeadlineExceeded(Note(stream_.WaitIdle(Clock::time_point())));
+}
+
 bool DeviceCommunicator::IsDrained(Clock::time_point now, std::vector<DeviceBucketEnded>* ended) {
   if (is_drained_) return true;
-  const absl::Status idle = Note(stream_.WaitIdle(Clock::time_point()));
-  const bool is_over = !absl::IsDeadlineExceeded(idle) && nccl_->IsGone();
-  if (is_over || now >= next_release_) {
+  nccl_->BeginAbort(failure_.message());
+  // While ncclCommAbort frees memory a call of the driver may not come back.
+  const bool is_gone = nccl_->IsGone();
+  const bool is_over = is_gone && IsIdle();
+  if (is_over || (is_gone && now >= next_release_)) {
     next_release_ = now + kReleaseAgain;
     ReleaseSlots();
   }

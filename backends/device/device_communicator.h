@@ -101,18 +101,24 @@ class DeviceCommunicator {
   absl::StatusOr<bool> Leave();
 
   // Aborts the communicator for the reason `status`, and releases the slots of all buckets in
-  // flight and of `queued`, which were not offered yet. Does nothing after the first time.
+  // flight and of `queued`, which were not offered yet. NCCL is asked only by IsDrained, so that
+  // the slots of all communicators that fail at once are released before: ncclCommAbort may wait
+  // for the streams that wait for them. Does nothing after the first time.
   void Fail(const absl::Status& status, std::vector<DeviceBucket> queued);
 
   // Signals the results of a bucket that was refused, behind what is launched: they will never
   // come, and streams that wait must go on. Precondition: kReady and not is_launching().
   void SignalRefused(const DeviceBucket& bucket);
 
-  // After Fail: whether the GPU is done with all that was launched. Until then it releases the
-  // slots again and again, since a stream that was let go may write to them. Appends the buckets'
+  // After Fail: whether the GPU is done with all that was launched. When ncclCommAbort has returned
+  // it releases the slots again and again, since a stream that was let go may write to them. Before
+  // that it makes no call of the driver. Appends the buckets'
   // ends to `ended` when that is so: from then on nothing touches their memory. Or after a second,
   // if the GPU does not end what was aborted.
   bool IsDrained(Clock::time_point now, std::vector<DeviceBucketEnded>* ended);
+
+  // Whether its stream has nothing to do.
+  bool IsIdle();
 
  private:
   struct Bucket {

@@ -64,7 +64,7 @@ class DeviceThread::Worker {
       changed_.NotifyAll();
     }
     // Also where the thread is in a call that waits for other ranks.
-    work_.registry().BeginAbortAll("the engine ends");
+    work_.registry().PrepareAbortAll("the engine ends");
   }
 
   bool Stop(std::chrono::milliseconds patience) ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -193,7 +193,7 @@ void DeviceThread::Disconnect(DeviceCommunicatorId communicator, Clock::time_poi
 }
 
 void DeviceThread::Abort(DeviceCommunicatorId communicator, absl::string_view reason) {
-  worker_->work().registry().BeginAbort(communicator, reason);
+  worker_->work().registry().PrepareAbort(communicator, reason);
   worker_->Post([communicator, reason = std::string(reason)](DeviceWorker& work) {
     work.Abort(communicator, reason);
   });

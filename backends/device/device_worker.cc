@@ -22,7 +22,8 @@ constexpr microseconds kWhileWaiting{500};
 constexpr milliseconds kWhileIdle{100};
 
 constexpr milliseconds kShutdownPause{1};
-// An aborted collective ends within milliseconds, or never.
+// An aborted collective ends within milliseconds, or never. ncclCommAbort may take longer, since it
+// waits for the streams of the whole process.
 constexpr std::chrono::seconds kDrainPatience{10};
 
 }  // namespace
@@ -298,7 +299,7 @@ bool DeviceWorker::SweepFailed(Clock::time_point now) {
     const bool is_drained = communicator.IsDrained(now, &ended);
     EmitEnded(&ended);
     is_draining |= !is_drained;
-    if (!is_drained && now >= communicator.failed_at() + kDrainPatience) {
+    if (!is_drained && now >= communicator.failed_at() + kDrainPatience && !communicator.IsIdle()) {
       LoseDevice(absl::DeadlineExceededError("the GPU does not end what was aborted"));
     }
     return is_drained;

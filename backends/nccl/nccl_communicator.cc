@@ -21,6 +21,8 @@ constexpr int kFirstWithLaunchOrder = 22600;
 // ncclCommAbort may come while another thread is in a call (User Guide, Fault Tolerance), but that
 // call then finds the communicator going. So it waits a while for one that returns.
 constexpr milliseconds kCallPatience{100};
+// Who prepares an abort may be in a call of the driver's, or in one that only the abort ends.
+constexpr milliseconds kPreparePatience{500};
 
 void* PointerOf(std::uint64_t address) {
   return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr): NCCL's interface
@@ -134,6 +136,9 @@ struct NcclCommunicator::Shared {
   void EndNow(bool is_finalized) ABSL_LOCKS_EXCLUDED(mutex) {
     {
       const MutexLock lock(mutex);
+      const Clock::time_point prepared = Clock::now() + kPreparePatience;
+      while (!may_end && changed.WaitUntil(mutex, prepared)) {
+      }
       const Clock::time_point patience = Clock::now() + kCallPatience;
       while (is_in_call && changed.WaitUntil(mutex, patience)) {
       }
@@ -158,6 +163,7 @@ struct NcclCommunicator::Shared {
   bool is_connected ABSL_GUARDED_BY(mutex) = false;
   bool is_in_call ABSL_GUARDED_BY(mutex) = false;
   bool is_aborting ABSL_GUARDED_BY(mutex) = false;
+  bool may_end ABSL_GUARDED_BY(mutex) = false;  // what was to be prepared has been
   bool is_gone ABSL_GUARDED_BY(mutex) = false;
   std::uint64_t registered_bytes ABSL_GUARDED_BY(mutex) = 0;
   std::string not_registered ABSL_GUARDED_BY(mutex);
@@ -290,13 +296,16 @@ absl::Status NcclCommunicator::BeginFinalize() {
                 [](const NcclApi& api, NcclComm* comm) { return api.ncclCommFinalize(comm); });
 }
 
-void NcclCommunicator::BeginDestroy() { BeginEnd("the communicator has been left", true); }
+void NcclCommunicator::BeginDestroy() { BeginEnd("the communicator has been left", true, true); }
 
-void NcclCommunicator::BeginAbort(absl::string_view reason) { BeginEnd(reason, false); }
+void NcclCommunicator::PrepareAbort(absl::string_view reason) { BeginEnd(reason, false, false); }
 
-void NcclCommunicator::BeginEnd(absl::string_view reason, bool is_finalized) {
+void NcclCommunicator::BeginAbort(absl::string_view reason) { BeginEnd(reason, false, true); }
+
+void NcclCommunicator::BeginEnd(absl::string_view reason, bool is_finalized, bool may_end) {
   {
     const MutexLock lock(shared_->mutex);
+    if (may_end && !std::exchange(shared_->may_end, true)) shared_->changed.NotifyAll();
     if (shared_->is_aborting) return;
     shared_->is_aborting = true;
     if (shared_->status.ok()) shared_->status = absl::AbortedError(reason);

@@ -82,9 +82,9 @@ struct NcclRegistration {
   std::size_t bytes = 0;
 };
 
-// Thread safety: BeginAbort and Describe on any thread. All else on one thread at a time, with the
-//   context of the GPU current there. No method but Abort and the destructor waits for other ranks,
-//   the GPU or another thread.
+// Thread safety: PrepareAbort, BeginAbort and Describe on any thread. All else on one thread at a
+//   time, with the context of the GPU current there. No method but Abort and the destructor waits
+//   for other ranks, the GPU or another thread.
 // Ownership: shares the functions. Buffers and streams are the caller's; they stay until what was
 //   launched is done, or the communicator is gone (IsGone).
 class NcclCommunicator {
@@ -159,6 +159,11 @@ class NcclCommunicator {
   // ncclCommAbort, which may take long. Idempotent; the first reason stays.
   void BeginAbort(absl::string_view reason);
 
+  // The same, but ncclCommAbort is called only when BeginAbort is, or after half a second. It frees
+  // memory, for which CUDA waits until the GPU has nothing to do for this process, and may keep the
+  // calls of all other threads. So whoever can let streams go does that in between.
+  void PrepareAbort(absl::string_view reason);
+
   // BeginAbort, and waits for its end: false if that has not come within `patience`. Then the
   // communicator and what it holds are given up as they are.
   bool Abort(absl::string_view reason, std::chrono::milliseconds patience = kAbortPatience);
@@ -180,7 +185,7 @@ class NcclCommunicator {
   absl::Status Call(const char* name, Function function, absl::Status* result);
   // The same of one that may answer "in progress", and without which the communicator has failed.
   absl::Status Launch(const char* name, Function function);
-  void BeginEnd(absl::string_view reason, bool is_finalized);
+  void BeginEnd(absl::string_view reason, bool is_finalized, bool may_end);
 
   explicit NcclCommunicator(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/backends/device/tested_gpu.h"
@@ -127,6 +128,67 @@ TEST_CASE("An abort ends all of a communicator within a second, and nothing of a
                    CHILD_STATUS(gpu.Wait<DeviceBucketEnded>().status);
                    CHILD_CHECK(view.Read<float>(0, 3) == std::vector<float>({1, 2, 3}));
                  }) == "");
+}
+
+TEST_CASE(
+    "Streams that wait for a communicator go on before NCCL frees memory and waits for them") {
+  for (const bool is_aborted : {true, false}) {
+    REQUIRE(RunRanks(2,
+                     With({{"RINGD_EMULATOR_CUDA_FREES_HOLD_UP", "1"},
+                           {"RINGD_EMULATOR_CUDA_MAX_DELAY_US", "20000"}}),
+                     [is_aborted](const Child& child, const NcclRank& rank) {
+                       TestedGpu gpu(child, rank.rank());
+                       const ImportedSlab slab = gpu.NewSlab();
+                       gpu.Connect(IdOf(rank), rank.rank(), 2);
+                       const CudaStream waits = WaitingStream(child, gpu, slab, 1);
+                       // Its tensors never get ready: the communicator's own stream waits, too.
+                       gpu.thread().Enqueue(Due(1, milliseconds(is_aborted ? 10'000 : 500)));
+                       if (is_aborted) {
+                         NcclRank::Pause();
+                         // Keeps the thread for a while: it comes to the abort late.
+                         gpu.thread().CreateSlab(DeviceSlabId(8), kSlabBytes);
+                         gpu.thread().Abort(kWorld, "rank 1 was killed");
+                       }
+                       CHILD_REFUSED(is_aborted ? kAborted : kDeadline, "",
+                                     gpu.Wait<DeviceBucketEnded>().status);
+                       const SlabView view(child, slab);
+                       const auto is_released = [&view] {
+                         return view.Slot(DoneSlot(0)) == kTimelineReleased;
+                       };
+                       child.WaitUntil(is_released, "the release");
+                       CHILD_STATUS(waits.WaitIdle(Clock::now() + seconds(10)));
+                     }) == "");
+  }
+}
+
+TEST_CASE("A stream that no release lets go holds up NCCL alone: ends come, the GPU stays") {
+  for (const std::string holds_up : {"0", "1"}) {
+    CHECK(RunRanks(2,
+                   With({{"RINGD_EMULATOR_NCCL_FAULTS", "hang@1:2"},
+                         {"RINGD_EMULATOR_CUDA_FREES_HOLD_UP", holds_up}}),
+                   [&holds_up](const Child& child, const NcclRank& rank) {
+                     TestedGpu gpu(child, rank.rank());
+                     const ImportedSlab slab = gpu.NewSlab();
+                     const SlabView view(child, slab);
+                     view.SetSlot(ReadySlot(0), 100);
+                     gpu.Connect(IdOf(rank), rank.rank(), 2);
+                     const CudaStream own = CHILD_VALUE(CudaStream::Create(gpu.context()));
+                     CHILD_STATUS(slab.timeline().Wait(own.handle(), ReadySlot(9), 1));
+                     gpu.thread().Enqueue(Due(1, seconds(30)));
+                     NcclRank::Pause();
+                     const Clock::time_point begin = Clock::now();
+                     gpu.thread().Abort(kWorld, "rank 1 was killed");
+                     CHILD_REFUSED(kAborted, "rank 1", gpu.Wait<DeviceBucketEnded>().status);
+                     CHILD_CHECK(Clock::now() - begin < seconds(8));
+                     if (holds_up == "0") std::this_thread::sleep_until(begin + seconds(11));
+                     view.SetSlot(ReadySlot(9), 1);
+                     CHILD_STATUS(own.WaitIdle(Clock::now() + seconds(10)));
+                     gpu.thread().CreateSlab(DeviceSlabId(8), kSlabBytes);
+                     CHILD_STATUS(gpu.Wait<DeviceSlabCreated>().status);
+                     DeviceLost lost;
+                     CHILD_CHECK(!gpu.Take(&lost));
+                   }) == "");
+  }
 }
 
 TEST_CASE("A communicator that can't be left in peace is aborted when its time is up") {

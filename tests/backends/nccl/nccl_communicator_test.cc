@@ -198,6 +198,25 @@ TEST_CASE("NcclCommunicator: letting go in peace waits for what is in flight") {
         }) == "");
 }
 
+TEST_CASE("NcclCommunicator: an abort that is prepared waits for its beginning, but not for ever") {
+  CHECK(RunRanks(1, {}, [](const Child& child, const NcclRank& rank) {
+          for (const bool begins : {true, false}) {
+            NcclCommunicator::Spec spec = SpecOf(rank);
+            if (!begins) spec.id = CHILD_VALUE(NewNcclId(*Api(child)));
+            const auto communicator = CHILD_VALUE(NcclCommunicator::Begin(Api(child), spec));
+            WaitReady(child, *communicator);
+            const Clock::time_point begin = Clock::now();
+            communicator->PrepareAbort("a test");
+            CHILD_CHECK(communicator->Poll() == State::kFailed);
+            std::this_thread::sleep_for(milliseconds(100));
+            const bool is_gone = communicator->IsGone();
+            CHILD_CHECK(!is_gone || Clock::now() - begin >= milliseconds(400));
+            if (begins) communicator->BeginAbort("a test");
+            child.WaitUntil([&] { return communicator->IsGone(); }, "its end");
+          }
+        }) == "");
+}
+
 TEST_CASE("NcclCommunicator: an ncclCommAbort that never returns keeps nobody") {
   const Environment hang = {{"RINGD_EMULATOR_NCCL_HANG", "ncclCommAbort"}};
   CHECK(RunRanks(1, hang, [](const Child& child, const NcclRank& rank) {
