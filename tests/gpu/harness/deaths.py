@@ -72,6 +72,9 @@ def _kill_ringd(nodes: Nodes, job: JobRun) -> Sequence[tuple[Rank, Sequence[str]
 
 def die(site: Site, what: str, kill: Kill, *, held: int) -> str:
     """Two ranks with a collective in flight; a line of what was measured."""
+    if site.emulated:
+        # What NCCL frees in an abort keeps other threads from the GPU: a driver may do that.
+        site = site.with_variables({"RINGD_EMULATOR_CUDA_FREES_HOLD_UP": "1"})
     with site.nodes(2) as nodes:
         job = nodes.start("in_flight.py", [1, 1], {"HELD_RANK": str(held)})
         wait_for_all(job.ranks, "in flight", START_S)

@@ -84,31 +84,26 @@ class Driver:
 
     def hold_up(self, stream: int) -> Callable[[], None]:
         """What is put on the stream from now on waits for a call of the result, which any thread
-        may make."""
-        gate = self.allocate(8)
-        self.write(gate, array.array("Q", [0]), stream)
-        value = ctypes.c_uint64(1)
-        at_least = 0
+        may make. That calls no function of CUDA's: whoever frees memory waits for the stream, and
+        may hold up all other calls until it goes on."""
+        memory = ctypes.c_void_p()
+        device_map, at_least = 2, 0
+        self.call("cuMemHostAlloc", ctypes.byref(memory), ctypes.c_size_t(8), ctypes.c_uint(device_map))
+        assert memory.value is not None
+        gate = ctypes.c_uint64.from_address(memory.value)
+        gate.value = 0
+        address = ctypes.c_uint64()
+        self.call("cuMemHostGetDevicePointer_v2", ctypes.byref(address), memory, ctypes.c_uint(0))
         self.call(
             "cuStreamWaitValue64_v2",
             ctypes.c_void_p(stream),
-            ctypes.c_uint64(gate),
-            value,
+            address,
+            ctypes.c_uint64(1),
             ctypes.c_uint(at_least),
         )
-        opener = self.new_stream()
-        context = ctypes.c_void_p()
-        self.call("cuCtxGetCurrent", ctypes.byref(context))
 
         def let_go() -> None:
-            self.call("cuCtxSetCurrent", context)
-            self.call(
-                "cuStreamWriteValue64_v2",
-                ctypes.c_void_p(opener),
-                ctypes.c_uint64(gate),
-                value,
-                ctypes.c_uint(0),
-            )
+            gate.value = 1
 
         return let_go
 
