@@ -25,6 +25,7 @@
 #include "client/core/lanes/device/device_memory.h"
 #include "client/core/lanes/device/device_staging.h"
 #include "client/core/lanes/device/host_path.h"
+#include "client/core/lanes/device/launch_patience.h"
 #include "client/core/lanes/device/launch_servant.h"
 #include "client/core/lanes/device/slab_inbox.h"
 #include "client/core/lanes/device/timeline_pairs.h"
@@ -325,8 +326,7 @@ class Context {
   std::atomic<bool> has_told_of_types_{false};
   // Since the last submission of a tensor on a GPU: see kFollowsStreamWait.
   std::atomic<bool> a_stream_waits_{false};
-  // AwaitLaunch's. A tenth each time it was in vain: some rank may submit only after it waits.
-  std::atomic<std::int64_t> launch_patience_ms_{5000};
+  LaunchPatience launch_patience_;  // AwaitLaunch's
   // What this rank, which could use NCCL, has agreed on with the other ranks: whether they go by
   // host; and what has been told of that.
   std::map<ringd_communicator, bool> agreed_ ABSL_GUARDED_BY(host_path_mutex_);

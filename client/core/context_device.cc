@@ -295,16 +295,18 @@ absl::Status Context::AwaitLaunch(std::uint32_t pair, std::uint64_t sequence) {
   auto& session = *reinterpret_cast<SessionHeader*>(segment_.data());
   const std::uint32_t slot = DoneSlot(pair);
   const std::uint64_t value = TimelineValueOf(sequence);
-  const std::chrono::milliseconds patience(launch_patience_ms_.load(std::memory_order_relaxed));
-  const Clock::time_point deadline = Clock::now() + patience;
+  const std::chrono::milliseconds patience = launch_patience_.now();
+  Clock::time_point deadline = Clock::now() + patience;
   InterruptibleWait interrupt(is_interrupted_);
   while (!launched.Has(slot, value)) {
     const absl::StatusOr<Clock::time_point> until = interrupt.NextEnd();
     if (!until.ok()) return until.status();
     const Clock::time_point now = Clock::now();
+    // That takes NCCL what it takes, also where all ranks are in time.
+    if (launched.is_connecting()) deadline = now + patience;
     if (now >= deadline) {
-      launch_patience_ms_.store(patience.count() / 10, std::memory_order_relaxed);
-      break;
+      launch_patience_.NoteInVain(patience);
+      return absl::OkStatus();
     }
     // As one who waits for a completion: a bucket that lacks tensors of such a rank is broken.
     session.completions.Wait(std::chrono::nanoseconds(0), [&] {
@@ -312,8 +314,11 @@ absl::Status Context::AwaitLaunch(std::uint32_t pair, std::uint64_t sequence) {
       return true;
     });
     // It has ended badly, or the job has.
-    if (!state_.alive() || ring_operations_.TimelinePairOf(sequence) != pair) break;
+    if (!state_.alive() || ring_operations_.TimelinePairOf(sequence) != pair) {
+      return absl::OkStatus();
+    }
   }
+  launch_patience_.NoteInTime();
   return absl::OkStatus();
 }
 

@@ -9,7 +9,7 @@ import struct
 import ringd
 from device_trainer import DeviceTrainer
 from element_types import FLOATS, NOT_IN_NCCL, SIZES, combined, encode, pattern, repeat
-from raw_tensor import RawTensor
+from raw_tensor import RawTensor, warm_up
 from ringd import CollectiveKind, DataType, ReduceOp
 from trainer import run, say
 
@@ -155,6 +155,7 @@ def look_at_nan(trainer: DeviceTrainer) -> dict[str, bool]:
 
 def main() -> None:
     trainer = DeviceTrainer(slab_bytes=SLAB_BYTES)
+    warm_up(trainer)
     right = True
     for data_type in DataType:
         fine = check_packed(trainer, data_type) and check_alone(trainer, data_type)

@@ -16,6 +16,7 @@ from pathlib import Path
 import ringd
 from device_trainer import DeviceTrainer
 from own_nccl import OwnNccl
+from raw_tensor import warm_up
 from trainer import run
 from turns import take_turns
 
@@ -75,6 +76,7 @@ def main() -> None:
     ]
     largest = max(sum(4 * count + ALIGNMENT for count in counts) for _, counts in works)
     trainer = DeviceTrainer(slab_bytes=largest + (4 << 20))
+    warm_up(trainer)
     nccl = OwnNccl(trainer.rank, trainer.size, Path(os.environ["FIGURES_FOLDER"]))
     for name, counts in works:
         tensors = Tensors(trainer, name, counts)

@@ -8,6 +8,15 @@ import ringd
 from device_trainer import DeviceTrainer
 
 
+def warm_up(trainer: DeviceTrainer) -> None:
+    """One all-reduce that the host waits for. NCCL sets itself up and loads its kernels by then,
+    for which the driver may wait for all streams: none of them waits for a result yet."""
+    tensor = RawTensor(trainer, ringd.TensorSpec("warm-up", shape=(1,)), bytes(4))
+    tensor.write()
+    trainer.context.wait(tensor.submit())
+    tensor.free()
+
+
 class RawTensor:
     """In place, unless `apart`: then the result goes to memory of its own."""
 

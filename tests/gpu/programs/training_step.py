@@ -15,6 +15,7 @@ import ringd
 import torch
 import torch.distributed as dist
 from device_trainer import DeviceTrainer
+from raw_tensor import warm_up
 from ringd import ReduceOp
 from torch import Tensor, nn
 from torch.nn import functional
@@ -116,6 +117,7 @@ def main() -> None:
         models.append(resnet50().cuda())
     parameters = sum(parameter.numel() for parameter in models[0].parameters())
     trainer = DeviceTrainer(slab_bytes=4 * parameters + SLAB_SPARE_BYTES)
+    warm_up(trainer)
     torch.manual_seed(2 + trainer.rank)
     images = torch.randn(IMAGES, 3, SIDE, SIDE, device="cuda")
     labels = torch.randint(CLASSES, (IMAGES,), device="cuda")

@@ -71,7 +71,9 @@ class Driver:
         )
 
     def read(self, address: int, values: array.array[Any], stream: int) -> None:
-        """Fills `values` when the stream comes to it, and waits for that."""
+        """Fills `values` when the stream comes to it, and waits for that: before the copy, too,
+        which may keep other threads from the GPU until the stream has come to it."""
+        self.synchronize(stream)
         target, count = values.buffer_info()
         self.call(
             "cuMemcpyDtoHAsync_v2",

@@ -60,6 +60,7 @@ class LaunchServant::Commands final : public DeviceLauncher {
                std::size_t fusion_bytes, std::optional<DeviceSlabId> registered_slab,
                Clock::time_point deadline) override {
     servant_.communicators_.insert(communicator);
+    servant_.launched_->BeginConnect();
     gpu().Connect(communicator, id, rank, size, fusion_bytes, registered_slab, deadline);
   }
   void Disconnect(DeviceCommunicatorId communicator, Clock::time_point deadline) override {
@@ -235,6 +236,7 @@ void LaunchServant::TellEvents() {
       const MutexLock lock(mutex_);
       if (created->status.ok()) slab_ = {created->address, created->bytes};
     } else if (std::holds_alternative<DeviceCommunicatorConnected>(event)) {
+      launched_->EndConnect();
       ExitOrder::GoFirst();  // NCCL loads libraries of its own
     } else if (const auto* const ended = std::get_if<DeviceBucketEnded>(&event)) {
       buckets_.erase({ended->communicator, ended->bucket});

@@ -21,7 +21,7 @@ namespace ringd::client {
 // Calls that the driver makes wait for all streams, as it may when it loads a kernel, would else
 // hold up the very launch that the stream waits for.
 //
-// Thread safety: Note on one thread; the rest any.
+// Thread safety: Note, BeginConnect and EndConnect on one thread each; the rest any.
 class LaunchedValues {
  public:
   // Requirement: each is a point of the timeline.
@@ -33,10 +33,14 @@ class LaunchedValues {
     }
     bell_.Ring();
   }
-  // Requirement of what follows: IsTimelineSlot(slot).
+  // Requirement, also of Await: IsTimelineSlot(slot).
   bool Has(std::uint32_t slot, std::uint64_t value) const noexcept {
     return last_[slot].load(std::memory_order_acquire) >= value;
   }
+  // A communicator begins to come about, or has, or has failed to: its first launch waits for that.
+  void BeginConnect() noexcept { connecting_.fetch_add(1, std::memory_order_relaxed); }
+  void EndConnect() noexcept { connecting_.fetch_sub(1, std::memory_order_relaxed); }
+  bool is_connecting() const noexcept { return connecting_.load(std::memory_order_relaxed) > 0; }
   // Sleeps until that or `until`, or not quite so long.
   void Await(std::uint32_t slot, std::uint64_t value, Clock::time_point until) noexcept {
     const std::chrono::nanoseconds most = until - Clock::now();
@@ -46,6 +50,7 @@ class LaunchedValues {
 
  private:
   std::array<std::atomic<std::uint64_t>, kTimelineSlots> last_{};
+  std::atomic<int> connecting_{0};  // relaxed: who looks, looks again
   Doorbell bell_{};
 };
 
