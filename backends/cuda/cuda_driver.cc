@@ -103,6 +103,8 @@ absl::Status CudaStatus(const CudaDriver& driver, absl::string_view what, CUresu
     case CUDA_ERROR_OUT_OF_MEMORY:
       return absl::ResourceExhaustedError(message);
     case CUDA_ERROR_NOT_READY:
+    case CUDA_ERROR_MPS_CONNECTION_FAILED:
+    case CUDA_ERROR_MPS_RPC_FAILURE:
     case CUDA_ERROR_MPS_SERVER_NOT_READY:
     case CUDA_ERROR_MPS_MAX_CLIENTS_REACHED:
     case CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED:

@@ -84,7 +84,8 @@ TEST_CASE("CudaStatus: keeps CUDA's name and text, and says what can be done") {
                       "RESOURCE_EXHAUSTED: cuThing: CUDA_ERROR_OUT_OF_MEMORY, out of memory");
           CHILD_CHECK(absl::IsUnavailable(status(CUDA_ERROR_NOT_READY)));
           for (const CUresult passing :
-               {CUDA_ERROR_MPS_SERVER_NOT_READY, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
+               {CUDA_ERROR_MPS_CONNECTION_FAILED, CUDA_ERROR_MPS_RPC_FAILURE,
+                CUDA_ERROR_MPS_SERVER_NOT_READY, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
                 CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED}) {
             CHILD_CHECK(absl::IsUnavailable(status(passing)));
           }

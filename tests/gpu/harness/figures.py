@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu.harness.check import Findings, NotHere
+from tests.gpu.harness.libraries import PROGRAMS
 from tests.gpu.harness.mps import Mps, MpsError
 from tests.gpu.harness.site import Nodes, Site, expect_success
 from tests.integration.cluster import JobRun
@@ -74,7 +75,8 @@ def _mode(site: Site, mode: str) -> Iterator[tuple[Site, list[str]]]:
         yield site, facts
         return
     try:
-        with Mps() as mps:
+        client: list[str | Path] = [sys.executable, PROGRAMS / "mps_client.py", site.libraries.cuda]
+        with Mps(client) as mps:
             yield site.with_variables(mps.variables), facts
             servers = mps.servers()
             assert servers, "MPS ran, and no process has used it"

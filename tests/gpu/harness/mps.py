@@ -9,12 +9,16 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
 CONTROL = "nvidia-cuda-mps-control"
 FOLDERS = ("/usr/local/nvidia/bin", "/usr/bin", "/usr/local/bin", "/usr/local/cuda/bin")
 START_S, QUESTION_S, STOP_S = 15.0, 10.0, 20.0
+#: Until a first process uses the GPU, for which the control daemon starts the server.
+CLIENT_S = 30.0
+LOG_CHARACTERS = 500
 
 
 class MpsError(Exception):
@@ -31,9 +35,13 @@ def find_control() -> Path:
 
 
 class Mps:
-    """As a context manager: MPS runs inside it, for processes that have `variables`."""
+    """As a context manager: MPS runs inside it, for processes that have `variables`.
 
-    def __init__(self, control: Path | None = None) -> None:
+    client: a command that ends with 0 if it has used the GPU under MPS. It is tried first.
+    """
+
+    def __init__(self, client: Sequence[str | Path], control: Path | None = None) -> None:
+        self._client = client
         self._control = control or find_control()
         self._folder = Path(tempfile.mkdtemp(prefix="ringd-mps-", dir="/tmp"))
         self.variables = {
@@ -47,6 +55,7 @@ class Mps:
             Path(folder).mkdir()
         try:
             self._start()
+            self._try()
         except BaseException:
             self._stop()
             raise
@@ -69,7 +78,7 @@ class Mps:
         with (self._folder / "output").open("wb") as output:
             self._daemon = subprocess.Popen(
                 [self._control, "-f"],
-                env=os.environ | self.variables,
+                env=self._environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -85,12 +94,47 @@ class Mps:
             time.sleep(0.1)
         raise MpsError(f"{self._control} has not answered within {START_S:.0f} s")
 
+    def _try(self) -> None:
+        """The daemon answers also where it can't start a server, which it does for the first
+        client."""
+        try:
+            said = subprocess.run(
+                self._client,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=CLIENT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise MpsError(f"no process can use MPS within {CLIENT_S:.0f} s{self._logs()}") from None
+        if said.returncode != 0:
+            why = said.stderr.strip()[-LOG_CHARACTERS:]
+            raise MpsError(f"no process can use MPS: {why}{self._logs()}")
+
+    def _logs(self) -> str:
+        """The ends of what MPS itself has written."""
+        folder = Path(self.variables["CUDA_MPS_LOG_DIRECTORY"])
+        ends = [
+            f"; {name}: {(folder / name).read_text(errors='replace').strip()[-LOG_CHARACTERS:]}"
+            for name in ("control.log", "server.log")
+            if (folder / name).exists()
+        ]
+        return "".join(ends)
+
+    def _environment(self) -> dict[str, str]:
+        """With the folder of the control program, beside which its server is."""
+        path = os.pathsep.join([str(self._control.parent), os.environ.get("PATH", os.defpath)])
+        return os.environ | self.variables | {"PATH": path}
+
     def _ask(self, question: str) -> str:
         """Its answer; "" if there is none in time."""
         try:
             said = subprocess.run(
                 [self._control],
-                env=os.environ | self.variables,
+                env=self._environment(),
                 input=question + "\n",
                 capture_output=True,
                 text=True,
