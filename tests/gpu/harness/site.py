@@ -103,6 +103,8 @@ class Nodes:
             "RINGD_CUDA_LIBRARY": str(cuda),
             "NCCL_HOSTID": "{node}",
             "NCCL_SOCKET_IFNAME": "=lo",
+            # As SetCudaEnvironment has it for engines: streams that wait hold up no others.
+            "CUDA_DEVICE_MAX_CONNECTIONS": "8" if "CUDA_MPS_PIPE_DIRECTORY" in site.variables else "32",
         }
         if site.ranks_can_share_a_gpu:
             self.cluster.environment["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"

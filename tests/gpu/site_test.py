@@ -1,0 +1,22 @@
+"""What ringds and ranks on real GPUs find in their environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.gpu.harness.bundle import Bundle
+from tests.gpu.harness.libraries import Libraries
+from tests.gpu.harness.site import Nodes, Site
+from tests.integration.cluster import Cluster
+
+
+def environment(folder: Path, **variables: str) -> dict[str, str]:
+    libraries = Libraries(Path("/lib/libcuda.so.1"), Path("/lib/libnccl.so.2"), 22907, "13.0")
+    site = Site(Bundle(folder), libraries, emulated=False, variables=variables)
+    return Nodes(site, Cluster(folder), 1).cluster.environment
+
+
+def test_there_are_as_many_connections_as_streams_that_may_wait(tmp_path: Path) -> None:
+    assert environment(tmp_path)["CUDA_DEVICE_MAX_CONNECTIONS"] == "32"
+    under_mps = environment(tmp_path, CUDA_MPS_PIPE_DIRECTORY="/tmp/mps")
+    assert under_mps["CUDA_DEVICE_MAX_CONNECTIONS"] == "8"
