@@ -16,6 +16,7 @@ FOUND: dict[str, Any] = {
     "cuda_version": "13.0",
     "nccl": "/lib/libnccl.so.2",
     "nccl_version": 22907,
+    "nvml": "/lib/libnvidia-ml.so.1",
     "gpus": [{"name": "one", "memory_bytes": 1, "compute_capability": "9.0"}],
     "tried": ["libnccl.so.2: cannot open"],
     "device_files": ["/dev/nvidia0", "/dev/nvidiactl"],
@@ -27,6 +28,15 @@ def test_what_was_found_is_taken_over() -> None:
     assert found.cuda == Path("/lib/libcuda.so.1")
     assert found.nccl_version == 22907
     assert [gpu["name"] for gpu in found.gpus] == ["one"]
+
+
+def test_the_loader_gets_the_drivers_folder_where_it_does_not_find_nvml(tmp_path: Path) -> None:
+    assert read_look(json.dumps(FOUND)).loader_folder is None
+    beside = FOUND | {"nvml": "", "cuda": str(tmp_path / "libcuda.so.1")}
+    assert (read_look(json.dumps(beside)).nvml, read_look(json.dumps(beside)).loader_folder) == (None, None)
+    (tmp_path / libraries.NVML).touch()
+    found = read_look(json.dumps(beside))
+    assert (found.nvml, found.loader_folder) == (tmp_path / libraries.NVML, tmp_path)
 
 
 @pytest.mark.parametrize(("missing", "word"), [({"nccl": ""}, "no NCCL"), ({"gpus": []}, "no GPU")])

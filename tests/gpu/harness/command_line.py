@@ -131,6 +131,7 @@ def _machine(libraries: Libraries, version: str) -> dict[str, str]:
         "driver": libraries.driver or "unknown",
         "CUDA": f"{libraries.cuda_version} ({libraries.cuda})",
         "NCCL": f"{nccl_text(libraries.nccl_version)} ({libraries.nccl})",
+        "NVML": str(libraries.nvml or "not found: NCCL may refuse to start"),
         "Python": platform.python_version(),
         "libc": " ".join(platform.libc_ver()),
         "kernel": platform.release(),

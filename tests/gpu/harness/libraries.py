@@ -16,6 +16,7 @@ from tests.integration.processes import clean_environment
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
 LOOK_TIMEOUT_S = 60
+NVML = "libnvidia-ml.so.1"
 DRIVER_FILE = Path("/proc/driver/nvidia/version")
 
 
@@ -35,6 +36,10 @@ class Libraries:
     gpus: list[dict[str, Any]] = field(default_factory=list)
     #: Of the kernel module; "" if it does not say.
     driver: str = ""
+    #: NVIDIA's management library, which NCCL opens by its name; none: it is not there.
+    nvml: Path | None = None
+    #: Where the loader has to look for that one, too; none: it finds it by itself.
+    loader_folder: Path | None = None
 
 
 def find_libraries() -> Libraries:
@@ -89,13 +94,19 @@ def read_look(line: str) -> Libraries:
         files = ", ".join(found["device_files"]) or "none"
         wanted = "no GPU" if not found["gpus"] else "no NCCL"
         raise NoGpu("\n  ".join([f"{wanted}; looked for", *found["tried"], f"/dev/nvidia*: {files}"]))
+    cuda = Path(found["cuda"])
+    nvml, folder = found["nvml"], None
+    if not nvml and (cuda.parent / NVML).exists():
+        folder, nvml = cuda.parent, str(cuda.parent / NVML)
     return Libraries(
-        cuda=Path(found["cuda"]),
+        cuda=cuda,
         nccl=Path(found["nccl"]),
         nccl_version=found["nccl_version"],
         cuda_version=found["cuda_version"],
         gpus=found["gpus"],
         driver=_driver_version(),
+        nvml=Path(nvml) if nvml else None,
+        loader_folder=folder,
     )
 
 

@@ -106,6 +106,9 @@ class Nodes:
             # As SetCudaEnvironment has it for engines: streams that wait hold up no others.
             "CUDA_DEVICE_MAX_CONNECTIONS": "8" if "CUDA_MPS_PIPE_DIRECTORY" in site.variables else "32",
         }
+        if site.libraries.loader_folder is not None:
+            folders = [str(site.libraries.loader_folder), os.environ.get("LD_LIBRARY_PATH", "")]
+            self.cluster.environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, folders))
         if site.ranks_can_share_a_gpu:
             self.cluster.environment["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
 

@@ -44,6 +44,16 @@ def opened(variable: str, name: str, said: list[str]) -> tuple[Any, str]:
     return None, ""
 
 
+def found_by_name(name: str, said: list[str]) -> str:
+    """Where the loader finds a library by itself; "" and a word in `said` if it does not."""
+    try:
+        ctypes.CDLL(name)
+    except OSError as error:
+        said.append(f"{name}: {error}")
+        return ""
+    return path_of(name)
+
+
 def path_of(name: str) -> str:
     """Where the loader has found it."""
     for line in Path("/proc/self/maps").read_text().splitlines():
@@ -74,7 +84,7 @@ def describe_gpu(driver: Any, ordinal: int) -> dict[str, Any]:
 
 def main() -> None:
     tried: list[str] = []
-    found: dict[str, Any] = {"cuda": "", "nccl": "", "gpus": [], "tried": tried}
+    found: dict[str, Any] = {"cuda": "", "nccl": "", "nvml": "", "gpus": [], "tried": tried}
     found["device_files"] = sorted(str(path) for path in Path("/dev").glob("nvidia*"))
     driver, found["cuda"] = opened("RINGD_CUDA_LIBRARY", "libcuda.so.1", tried)
     if driver is not None:
@@ -90,6 +100,7 @@ def main() -> None:
             found["gpus"] = [describe_gpu(driver, ordinal) for ordinal in range(count.value)]
             if not found["gpus"]:
                 tried.append(f"{found['cuda']}: cuDeviceGetCount finds no GPU")
+        found["nvml"] = found_by_name("libnvidia-ml.so.1", tried)
         nccl, found["nccl"] = opened("RINGD_NCCL_LIBRARY", "libnccl.so.2", tried)
         if nccl is not None:
             number = ctypes.c_int()
