@@ -1,5 +1,5 @@
-"""All checks, in the order in which they are made: what could leave a GPU in a bad state is last
-but for the figures."""
+"""All checks, in the order in which they are made: what is wanted most is first. What could leave a
+GPU in a bad state, or take long if something hangs, comes after the figures that tell most."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ CHECKS = (
     Check("several-ranks", "the same with four ranks on a GPU", correctness.check_several_ranks, 100),
     Check("one-node", "the same with all ranks on one node", correctness.check_one_node, 100),
     Check("ranks-of-a-node", "the same with two ranks on each node", correctness.check_ranks_of_a_node, 100),
-    Check("trainer-killed", "kill -9 of a trainer amid a collective", deaths.check_trainer_killed, 100),
-    Check("engine-killed", "kill -9 of an engine amid a collective", deaths.check_engine_killed, 100),
-    Check("ringd-killed", "kill -9 of a ringd amid a collective", deaths.check_ringd_killed, 100),
     Check(
         "figures",
         "all-reduces beside NCCL in the trainer",
         partial(figures.check_figures, mode=WITHOUT_MPS),
         120,
     ),
+    Check("trainer-killed", "kill -9 of a trainer amid a collective", deaths.check_trainer_killed, 100),
+    Check("engine-killed", "kill -9 of an engine amid a collective", deaths.check_engine_killed, 100),
+    Check("ringd-killed", "kill -9 of a ringd amid a collective", deaths.check_ringd_killed, 100),
     Check(
         "training",
         "a training step beside PyTorch's own",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import platform
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -19,6 +20,7 @@ from tests.gpu.harness.check import FAILED, Check, Outcome, run
 from tests.gpu.harness.checks import CHECKS
 from tests.gpu.harness.libraries import Libraries, NoGpu, find_emulators, find_libraries, nccl_text
 from tests.gpu.harness.site import Site
+from tests.gpu.harness.warm import kept_initialised, read_through
 from tests.integration.processes import ROOT
 
 DONE, WENT_WRONG, CANNOT = 0, 1, 2
@@ -84,11 +86,12 @@ def run_main(words: Sequence[str]) -> int:
     json_file = options.json or options.out / "results.json"
     chosen = [check for check in CHECKS if options.only is None or check.name in options.only]
     try:
-        for check in chosen:
-            results.outcomes.append(_tell(check, site, begin + options.limit))
-            results.seconds = time.monotonic() - begin
-            # After each: a run that is cut short keeps what it has.
-            report.write(results, json_file, options.out / "RESULTS.md")
+        with _ready(site):
+            for check in chosen:
+                results.outcomes.append(_tell(check, site, begin + options.limit))
+                results.seconds = time.monotonic() - begin
+                # After each: a run that is cut short keeps what it has.
+                report.write(results, json_file, options.out / "RESULTS.md")
     except KeyboardInterrupt:
         print("tests/gpu/run: interrupted", file=sys.stderr)
         return WENT_WRONG
@@ -97,6 +100,17 @@ def run_main(words: Sequence[str]) -> int:
         return WENT_WRONG
     print(f"{results.summary()} in {results.seconds:.0f} s; {options.out / 'RESULTS.md'}, {json_file}")
     return results.exit_code()
+
+
+@contextlib.contextmanager
+def _ready(site: Site) -> Iterator[None]:
+    """Real GPUs are ready meanwhile, and their libraries in memory."""
+    if site.emulated:
+        yield
+        return
+    with kept_initialised():
+        read_through([site.libraries.cuda, site.libraries.nccl])
+        yield
 
 
 def _site(options: argparse.Namespace) -> tuple[Site, str]:

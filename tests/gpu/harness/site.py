@@ -103,6 +103,7 @@ class Nodes:
             "RINGD_CUDA_LIBRARY": str(cuda),
             "NCCL_HOSTID": "{node}",
             "NCCL_SOCKET_IFNAME": "=lo",
+            "NCCL_DEBUG": "WARN",
             # As SetCudaEnvironment has it for engines: streams that wait hold up no others.
             "CUDA_DEVICE_MAX_CONNECTIONS": "8" if "CUDA_MPS_PIPE_DIRECTORY" in site.variables else "32",
         }
