@@ -38,11 +38,15 @@ def check_ranks_of_a_node(site: Site) -> Findings:
 
 
 def check_one_node(site: Site) -> Findings:
-    """Ranks that are all on one node: two, or one alone where two can't share the GPU."""
-    two = site.emulated or len(site.libraries.gpus) >= 2 or site.ranks_can_share_a_gpu
-    ranks = 2 if two else 1
-    with site.nodes(1, gpus=2) as nodes:
-        return Findings([f"ranks: {ranks}", *_sums_of(nodes, [ranks])])
+    """Ranks that are all on one node: two, or one alone where two can't share the GPU. Emulated:
+    both."""
+    two = len(site.libraries.gpus) >= 2 or site.ranks_can_share_a_gpu
+    facts = []
+    # Emulated GPUs are for trying what a real one will do, whichever that is.
+    for ranks in (2, 1) if site.emulated else (2 if two else 1,):
+        with site.nodes(1, gpus=2) as nodes:
+            facts += [f"ranks: {ranks}", *_sums_of(nodes, [ranks])]
+    return Findings(facts)
 
 
 def _sums_of(nodes: Nodes, ranks_per_node: list[int]) -> list[str]:
