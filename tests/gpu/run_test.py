@@ -21,10 +21,13 @@ from tests.gpu.harness.check import Check, Findings
 from tests.gpu.harness.checks import CHECKS
 from tests.gpu.harness.correctness import check_correct
 from tests.gpu.harness.libraries import find_emulators
-from tests.gpu.harness.site import Site
+from tests.gpu.harness.site import Nodes, Site
 from tests.integration import bare_root
+from tests.integration.cluster import JobRun
 from tests.integration.processes import ROOT
 
+# Larger than any that the kernel gives.
+NO_PID = 1 << 30
 FIGURES = {check.name for check in CHECKS if check.name.startswith(("figures", "training"))}
 
 
@@ -112,8 +115,11 @@ def test_a_wrong_sum_fails_the_check_with_the_tensors_name(
 def test_a_death_that_nobody_hears_of_fails_its_check(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deaths, "START_S", 10.0)
 
+    def nobody_dies(nodes: Nodes, job: JobRun) -> tuple[int, deaths.Survivors]:
+        return NO_PID, [(job.ranks[0], [])]
+
     def nobody(site: Site) -> Findings:
-        return Findings([deaths.die(site, "nobody", lambda nodes, job: [(job.ranks[0], [])], held=1)])
+        return Findings([deaths.die(site, "nobody", nobody_dies, held=1)])
 
     outcome = checks.run(Check("nobody", "", nobody, 60), site, time.monotonic() + 100)
     assert outcome.status == "failed"

@@ -11,19 +11,26 @@ from collections.abc import Callable, Sequence
 from tests.gpu.harness.check import Findings
 from tests.gpu.harness.site import Nodes, Site, expect_success
 from tests.integration.cluster import JobRun, Rank
-from tests.integration.engines import engine_of
+from tests.integration.engines import engine_of, has_ended
 from tests.integration.failures.events import BUSY_S, expect_words, wait_for_all, wait_for_event
 
 # A GPU's first use takes long: its context, NCCL's set-up.
 START_S = 60.0
+# Until the kernel has taken the victim's GPU from it, which comes before anybody can see its end.
+END_S = 15.0
+# How long to wait for what should take RELEASED_S, so that a hang leaves time for other checks.
+HANG_S = 15.0
 # After the ranks have submitted: their collective is on the GPUs by then.
 LAUNCH_S = 1.0
-#: Until who survives has heard of it, and until nothing holds its stream any more.
+#: Since the victim has ended: until who survives has heard of it, and until nothing holds its
+#: stream any more.
 TOLD_S, RELEASED_S = 2.0, 5.0
 NEXT_JOB_S = 60.0
 
-#: Kills; returns who survives, with words that each must hear.
-Kill = Callable[[Nodes, JobRun], Sequence[tuple[Rank, Sequence[str]]]]
+#: With words that each must hear.
+Survivors = Sequence[tuple[Rank, Sequence[str]]]
+#: Kills; returns whom, and who survives.
+Kill = Callable[[Nodes, JobRun], tuple[int, Survivors]]
 
 
 def check_trainer_killed(site: Site) -> Findings:
@@ -51,23 +58,26 @@ def check_ringd_killed(site: Site) -> Findings:
     return Findings([die(site, "a ringd", _kill_ringd, held=1)])
 
 
-def _kill_trainer(nodes: Nodes, job: JobRun) -> Sequence[tuple[Rank, Sequence[str]]]:
+def _kill_trainer(nodes: Nodes, job: JobRun) -> tuple[int, Survivors]:
     survivor, victim = job.ranks
     victim.process.kill()
-    return [(survivor, ["rank 1", f"pid {victim.pid}", "'gradient'"])]
+    return victim.pid, [(survivor, ["rank 1", f"pid {victim.pid}", "'gradient'"])]
 
 
-def _kill_engine(nodes: Nodes, job: JobRun) -> Sequence[tuple[Rank, Sequence[str]]]:
+def _kill_engine(nodes: Nodes, job: JobRun) -> tuple[int, Survivors]:
     engine = engine_of(job.ranks[1])
     os.kill(engine, signal.SIGKILL)
     # The other node may have seen the connection's end first, where processors are busy.
-    return [(job.ranks[0], ["node1"]), (job.ranks[1], [f"pid {engine} on node1"])]
+    return engine, [(job.ranks[0], ["node1"]), (job.ranks[1], [f"pid {engine} on node1"])]
 
 
-def _kill_ringd(nodes: Nodes, job: JobRun) -> Sequence[tuple[Rank, Sequence[str]]]:
+def _kill_ringd(nodes: Nodes, job: JobRun) -> tuple[int, Survivors]:
     victim = nodes.cluster.nodes[1]
     victim.kill()
-    return [(job.ranks[0], ["node1"]), (job.ranks[1], [f"ringd (pid {victim.pid})", "node1"])]
+    return victim.pid, [
+        (job.ranks[0], ["node1"]),
+        (job.ranks[1], [f"ringd (pid {victim.pid})", "node1"]),
+    ]
 
 
 def die(site: Site, what: str, kill: Kill, *, held: int) -> str:
@@ -80,12 +90,14 @@ def die(site: Site, what: str, kill: Kill, *, held: int) -> str:
         wait_for_all(job.ranks, "in flight", START_S)
         time.sleep(LAUNCH_S)
         begin = time.monotonic()
+        victim, survivors = kill(nodes, job)
+        ended = _await_end(what, victim)
         told, released = 0.0, 0.0
-        for rank, words in kill(nodes, job):
+        for rank, words in survivors:
             lost = wait_for_event(rank, "lost", START_S)
             expect_words(lost["text"], *words)
-            told = max(told, lost["at"] - begin)
-            released = max(released, wait_for_event(rank, "released", START_S)["at"] - begin)
+            told = max(told, lost["at"] - ended)
+            released = max(released, wait_for_event(rank, "released", HANG_S)["at"] - ended)
         busy = BUSY_S if site.emulated else 0.0
         assert told < TOLD_S + busy, f"{what}: told after {told:.2f} s\n{job.transcript()}"
         assert released < RELEASED_S + busy, (
@@ -94,4 +106,17 @@ def die(site: Site, what: str, kill: Kill, *, held: int) -> str:
         if not nodes.cluster.nodes[1].running():
             nodes.cluster.restart(nodes.cluster.nodes[1])
         expect_success(nodes.start("next_job.py", [1, 1]), NEXT_JOB_S)
-    return f"{what}: told after {told * 1e3:.0f} ms, streams went on after {released * 1e3:.0f} ms"
+    return (
+        f"{what}: ended {(ended - begin) * 1e3:.0f} ms after SIGKILL, told {told * 1e3:.0f} ms after that, "
+        f"streams went on {released * 1e3:.0f} ms after that end"
+    )
+
+
+def _await_end(what: str, pid: int) -> float:
+    """When a process that was killed has ended. The kernel takes its GPU from it first, and tells
+    nobody of its end before."""
+    deadline = time.monotonic() + END_S
+    while not has_ended(pid):
+        assert time.monotonic() < deadline, f"{what}: pid {pid} has not ended within {END_S:.0f} s"
+        time.sleep(0.002)
+    return time.monotonic()
