@@ -24,6 +24,12 @@ CHECKS = (
         100,
     ),
     Check(
+        "other-user",
+        "engines launch behind the file wall of a ringd of another user",
+        correctness.check_other_user,
+        100,
+    ),
+    Check(
         "host-path",
         "the same by host memory, without NCCL",
         partial(correctness.check_correct, launch="host"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 from tests.gpu.harness.check import Findings, NotHere
 from tests.gpu.harness.libraries import nccl_text
@@ -17,6 +18,23 @@ def check_correct(site: Site, launch: str = "auto") -> Findings:
     """Two ranks on one GPU, two nodes. `launch`: device_launch."""
     with site.nodes(2, device_launch=launch) as nodes:
         return Findings(_sums_of(nodes, [1, 1]))
+
+
+def check_other_user(site: Site) -> Findings:
+    """As a service has it: ringd is another user than the trainers, and its engines, which launch,
+    are behind the file wall."""
+    if os.geteuid() != 0:
+        raise NotHere("only root can start ringd as another user")
+    # The emulated NCCL's sockets are not for ranks of two walled engines.
+    ranks_per_node = [2] if site.emulated else [1, 1]
+    with site.nodes(
+        len(ranks_per_node),
+        gpus=max(ranks_per_node),
+        other_user=True,
+        device_launch="engine",
+        allowed_users="root",
+    ) as nodes:
+        return Findings(_sums_of(nodes, ranks_per_node))
 
 
 def check_several_ranks(site: Site) -> Findings:

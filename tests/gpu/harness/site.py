@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from unittest import mock
 
 from tests.gpu.harness.bundle import Bundle
 from tests.gpu.harness.libraries import PROGRAMS, Libraries
-from tests.integration.cluster import Cluster, JobRun
+from tests.integration.cluster import RINGD_UID, Cluster, JobRun
 from tests.integration.emulated_gpus import PROGRAMS as INTEGRATION_PROGRAMS
 from tests.integration.emulated_gpus import give_gpus
 from tests.integration.failures.events import PROGRAMS as FAILURE_PROGRAMS
@@ -49,10 +50,13 @@ class Site:
         return self.libraries.nccl_version >= FIRST_WITH_SHARED_GPUS
 
     @contextlib.contextmanager
-    def nodes(self, count: int, *, gpus: int = 1, **settings: Any) -> Iterator[Nodes]:
+    def nodes(
+        self, count: int, *, gpus: int = 1, other_user: bool = False, **settings: Any
+    ) -> Iterator[Nodes]:
         """Nodes that serve, on which every process is ended afterwards.
 
-        gpus: emulated ones of each node. settings: ringd's.
+        gpus: emulated ones of each node. other_user: ringds run as RINGD_UID, which needs root.
+        settings: ringd's.
         """
         folder = Path(tempfile.mkdtemp(prefix="ringd-gpu-", dir="/tmp"))
         cluster = Cluster(folder)
@@ -60,6 +64,8 @@ class Site:
         try:
             with mock.patch.dict(os.environ, programs):
                 nodes = Nodes(self, cluster, gpus)
+                if other_user:
+                    nodes.run_as_other_user(self.bundle)
                 cluster.reap_as_launchers_do()
                 cluster.start_nodes(count, **settings)
                 yield nodes
@@ -113,6 +119,17 @@ class Nodes:
         if site.ranks_can_share_a_gpu:
             self.cluster.environment["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
 
+    def run_as_other_user(self, bundle: Bundle) -> None:
+        """Nodes that are started from now on; what they need lies where that user can read it."""
+        self.cluster.run_ringd_as(RINGD_UID)
+        # Its starters look beside their folder.
+        for part in (bundle.folder / "programs", bundle.libraries):
+            shutil.copytree(part, self.cluster.folder / part.name)
+        for setting in ("cuda_library", "nccl_library"):
+            library = Path(str(self.cluster.settings[setting]))
+            if not _others_can_read(library):
+                self.cluster.settings[setting] = self.cluster.publish(library)
+
     def start(
         self, program: str, ranks_per_node: Sequence[int], environment: dict[str, str] | None = None
     ) -> JobRun:
@@ -121,6 +138,12 @@ class Nodes:
         return self.cluster.start_job(
             source, ranks_per_node, environment=self._environment | (environment or {})
         )
+
+
+def _others_can_read(file: Path) -> bool:
+    file = file.resolve()
+    folders_open = all(folder.stat().st_mode & stat.S_IXOTH for folder in file.parents)
+    return folders_open and bool(file.stat().st_mode & stat.S_IROTH)
 
 
 def expect_success(job: JobRun, timeout_s: float) -> None:
