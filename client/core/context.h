@@ -227,6 +227,9 @@ class Context {
   absl::Status AwaitLaunch(std::uint32_t pair, std::uint64_t sequence);
   // The context has ended: no stream waits for a result any more. Any thread.
   void ReleaseStreams() noexcept;
+  // Where the session has ended: whoever wakes the waiters releases the streams that wait for this
+  // operation. False: it is not one of them.
+  bool LeaveToBeReleased(std::uint64_t sequence) ABSL_LOCKS_EXCLUDED(unreleased_mutex_);
   void WakeWaiters() noexcept;
   // Those, too, who join and wait for memory.
   void WakeAll();
@@ -333,6 +336,8 @@ class Context {
   std::set<std::string> told_ ABSL_GUARDED_BY(host_path_mutex_);
   Mutex timeline_pairs_mutex_;
   TimelinePairs timeline_pairs_ ABSL_GUARDED_BY(timeline_pairs_mutex_);
+  Mutex unreleased_mutex_;
+  std::vector<std::uint32_t> unreleased_pairs_ ABSL_GUARDED_BY(unreleased_mutex_);
   KeptWaitLists wait_lists_;
   ForkGuard fork_guard_;
   const std::unique_ptr<ControlChannel> control_;

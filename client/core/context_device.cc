@@ -3,6 +3,7 @@
 #include <chrono>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "backends/cuda/cuda_context.h"
@@ -36,7 +37,22 @@ absl::StatusOr<DeviceMemory*> Context::Device() {
 
 void Context::ReleaseStreams() noexcept {
   DeviceMemory* const device = device_.load(std::memory_order_acquire);
-  if (device != nullptr) device->ReleaseWaits(ring_operations_.TimelinePairsOfUnfulfilled());
+  if (device == nullptr) return;
+  std::vector<std::uint32_t> pairs = ring_operations_.TimelinePairsOfUnfulfilled();
+  {
+    const MutexLock lock(unreleased_mutex_);
+    pairs.insert(pairs.end(), unreleased_pairs_.begin(), unreleased_pairs_.end());
+  }
+  device->ReleaseWaits(pairs);
+}
+
+bool Context::LeaveToBeReleased(std::uint64_t sequence) {
+  if (state_.alive() || device_.load(std::memory_order_acquire) == nullptr) return false;
+  const std::uint32_t pair = ring_operations_.TimelinePairOf(sequence);
+  if (pair == kNoTimelinePair) return false;
+  const MutexLock lock(unreleased_mutex_);
+  unreleased_pairs_.push_back(pair);
+  return true;
 }
 
 absl::Status Context::OpenDevice(const ringd_device_options& options) {

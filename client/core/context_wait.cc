@@ -226,6 +226,9 @@ absl::Status Context::ConcludeFailed(std::span<ringd_operation* const> failed) {
 absl::Status Context::Conclude(OperationQueue& queue, ringd_operation operation) {
   OperationOutcome outcome;
   OperationEnd end;
+  // Before it is taken out, so that ReleaseStreams finds it here or there. A call of the driver may
+  // be held up as long as the caller's streams are, who may let them go only when it hears of this.
+  const bool is_left = &queue == &ring_operations_ && LeaveToBeReleased(SequenceOf(operation));
   if (!queue.Consume(SequenceOf(operation), outcome, end)) {
     return absl::NotFoundError(
         absl::StrCat("operation ", operation, " has been waited for by another thread"));
@@ -234,7 +237,7 @@ absl::Status Context::Conclude(OperationQueue& queue, ringd_operation operation)
   if (!outcome.completed) {
     // No longer among those that the context's end releases.
     DeviceMemory* const device = device_.load(std::memory_order_acquire);
-    if (device != nullptr && end.timeline_pair != kNoTimelinePair) {
+    if (!is_left && device != nullptr && end.timeline_pair != kNoTimelinePair) {
       device->ReleaseWaits(std::span(&end.timeline_pair, 1));
     }
     absl::Status why = state_.status();
