@@ -55,6 +55,8 @@ constexpr std::chrono::seconds kRetryLinks{1};
 constexpr char kServiceUser[] = "ringd";
 // What a start takes at most beside its waits for interfaces.
 constexpr std::chrono::seconds kStartTime{60};
+// While ringd drains it asks systemd for so much more time again and again.
+constexpr std::chrono::seconds kDrainPatience{60};
 // The same while settings are read again.
 constexpr std::chrono::milliseconds kReloadLook{10};
 
@@ -86,7 +88,7 @@ void RaiseDescriptorLimit() {
 bool AwaitLinks(LinkWait& links, const Config& config, const ProcessSignals& signals,
                 ServiceManager& manager) {
   const Clock::time_point deadline = Clock::now() + config.link_timeout;
-  manager.Starting(std::chrono::ceil<std::chrono::seconds>(config.link_timeout) + kStartTime);
+  manager.Extend(std::chrono::ceil<std::chrono::seconds>(config.link_timeout) + kStartTime);
   for (;;) {
     if (const auto word = links.Look()) {
       LogInfo(*word);
@@ -185,6 +187,7 @@ void RunUntilStopped(Daemon& daemon, Serving& serving, const ProcessSignals& sig
                      ServiceManager& manager, LinkWait& links) {
   Clock::time_point drain_deadline = Clock::time_point::max();
   bool draining = false;
+  Clock::time_point next_extension;
   LateLinks late_links(links);
   Reloader reloader([&] { return BeginReload(serving.line, daemon); });
   for (;;) {
@@ -213,6 +216,10 @@ void RunUntilStopped(Daemon& daemon, Serving& serving, const ProcessSignals& sig
       daemon.Drain();
       manager.Stopping("draining: waiting for trainers to end");
       LogInfo("draining: ends when the last trainer has gone; a second SIGTERM stops at once");
+    }
+    if (draining && now >= next_extension) {
+      manager.Extend(kDrainPatience);
+      next_extension = now + kDrainPatience / 3;
     }
     if (draining && daemon.Idle()) return;
     if (Clock::now() >= drain_deadline) {

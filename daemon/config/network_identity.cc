@@ -193,6 +193,10 @@ absl::Status ResolveNetwork(Config& config, absl::string_view rdma_devices) {
       if (!NamesPort(name)) name += ":1";
     } else if (find(name) == addresses->end()) {
       return NoSuchInterface("data_interfaces", name, *addresses);
+    } else if (NamesPort(name)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("data_interfaces: '", name, "' is the label of an address; name '",
+                       name.substr(0, name.find(':')), "', whose it is"));
     }
   }
   if (config.data_interfaces.empty()) {

@@ -25,7 +25,7 @@ absl::Status CheckFile(const struct stat& file, const std::string& what) {
   if (::geteuid() != 0 && file.st_uid != ::geteuid() && file.st_uid != 0) {
     return absl::PermissionDeniedError(absl::StrCat(what, " belongs to uid ", file.st_uid,
                                                     ": it must belong to ringd's user (uid ",
-                                                    ::geteuid(), ") or root"));
+                                                    ::geteuid(), ")"));
   }
   if ((file.st_mode & kOthers) != 0) {
     return absl::PermissionDeniedError(absl::StrFormat(
@@ -44,9 +44,10 @@ absl::StatusOr<std::string> ReadClusterKey(const std::string& path) {
   struct stat file {};
   if (!fd.valid() && errno == EACCES) {
     return absl::PermissionDeniedError(
-        absl::StrCat(what,
-                     ": this user may not read it. A ringd of your own beside the service "
-                     "goes without its settings: --config /dev/null"));
+        absl::StrCat(what, ": this user (uid ", ::geteuid(),
+                     ") may not read it. The service's has to belong to the service's user (chown "
+                     "ringd), mode 0600. A ringd of your own beside the service goes without its "
+                     "settings: --config /dev/null"));
   }
   if (!fd.valid() || ::fstat(fd.get(), &file) != 0) return ErrnoStatus(errno, what);
   if (absl::Status status = CheckFile(file, what); !status.ok()) return status;

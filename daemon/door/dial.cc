@@ -15,6 +15,7 @@ namespace ringd {
 namespace {
 
 constexpr char kClosed[] = "it closed the connection";
+constexpr char kNotReached[] = "it can't be reached";
 
 // What Debian's installer writes into /etc/hosts beside the host's own full name. A door on an
 // interface is not there.
@@ -28,6 +29,11 @@ constexpr char kNobodyListens[] =
     "; no ringd listens at that address: it does not run, or serves its peer_interface alone, "
     "whose address ranks have to name then (of rank 0's node: MASTER_ADDR, RINGD_RENDEZVOUS), or "
     "another port (peer_address; ranks need RINGD_PEER_PORT then)";
+
+// Also where a firewall answers in the host's place.
+constexpr char kUnreachable[] =
+    "; is that port open between the nodes (a firewall), and is the address that of rank 0's "
+    "node's peer_interface?";
 
 // "4.2 s".
 std::string Seconds(Clock::duration duration) {
@@ -61,15 +67,20 @@ Dial::Progress Dial::End(absl::StatusOr<DoorConnection> outcome) {
   return Progress::kEnded;
 }
 
+const char* Dial::HintFor(absl::string_view why) const {
+  if (absl::StartsWith(address(), kOwnNameOfDebian)) return kNameIsThisHost;
+  if (absl::StrContains(why, std::strerror(ECONNREFUSED))) return kNobodyListens;
+  const bool is_unreachable = why == kNotReached ||
+                              absl::StrContains(why, std::strerror(EHOSTUNREACH)) ||
+                              absl::StrContains(why, std::strerror(ENETUNREACH));
+  return is_unreachable ? kUnreachable : "";
+}
+
 Dial::Progress Dial::TryLater(std::string why, Clock::time_point now) {
   socket_.Reset();
   if (now + pause_ >= request_.deadline) {
-    const bool is_refused = absl::StrContains(why, std::strerror(ECONNREFUSED));
-    const char* const hint = absl::StartsWith(address(), kOwnNameOfDebian) ? kNameIsThisHost
-                             : is_refused                                  ? kNobodyListens
-                                                                           : "";
-    return End(absl::DeadlineExceededError(
-        absl::StrCat("no connection to ", Whom(), " in ", Seconds(now - began_), ": ", why, hint)));
+    return End(absl::DeadlineExceededError(absl::StrCat(
+        "no connection to ", Whom(), " in ", Seconds(now - began_), ": ", why, HintFor(why))));
   }
   dialler_.reset();
   // Whom the other side has let wait need not wait here, too.
@@ -107,7 +118,7 @@ Dial::Progress Dial::TimeOut(Clock::time_point now) {
   const Clock::duration waited = attempt_began_ - began_;
   const Clock::duration tried = now - attempt_began_;
   if (cause_.empty() && tried < kPatience && tried < waited) return MissTurn(now);
-  return TryLater(connected_ ? "it does not answer" : "it can't be reached", now);
+  return TryLater(connected_ ? "it does not answer" : kNotReached, now);
 }
 
 Dial::Progress Dial::MissTurn(Clock::time_point now) {

@@ -96,6 +96,8 @@ class Dial {
   // "ringd on node-b at 10.0.0.2:7117".
   std::string Whom() const;
   std::string NobodyWaits() const;
+  // What to do about it, as the end of a sentence; empty: nothing is known.
+  const char* HintFor(absl::string_view why) const;
   std::string DescribeDifference() const;
 
   DialRequest request_;

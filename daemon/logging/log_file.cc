@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "proto/base/errno_status.h"
 #include "proto/base/write_all.h"
@@ -35,8 +38,17 @@ absl::Status LogFile::Reopen() {
 void LogFile::sink_it_(const spdlog::details::log_msg& message) {
   spdlog::memory_buf_t line;
   formatter_->format(message, line);
-  // Where nothing can be written there is nobody to tell.
-  static_cast<void>(WriteAll(fd_.get(), absl::string_view(line.data(), line.size())));
+  const int error = WriteAll(fd_.get(), absl::string_view(line.data(), line.size()));
+  if (error != 0) {
+    if (lost_++ == 0) Complain(absl::StrCat(std::strerror(error), ": lines are lost"));
+  } else if (lost_ > 0) {
+    Complain(absl::StrCat("lines are written again; ", std::exchange(lost_, 0), " were lost"));
+  }
+}
+
+// systemd keeps it in the journal.
+void LogFile::Complain(absl::string_view what) const {
+  std::fputs(absl::StrCat("ringd: log_file ", path_, ": ", what, "\n").c_str(), stderr);
 }
 
 }  // namespace ringd

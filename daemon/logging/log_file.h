@@ -4,18 +4,20 @@
 
 #include <spdlog/sinks/base_sink.h>
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "proto/base/unique_fd.h"
 
 namespace ringd {
 
 // Each line is one write: nothing is held back, and lines of several processes don't mix. What the
-// disk has no room for is lost.
+// disk has no room for is lost; standard error tells so, and how many lines, once there is room.
 //
 // Thread safety: all methods from any thread.
 class LogFile final : public spdlog::sinks::base_sink<std::mutex> {
@@ -34,9 +36,11 @@ class LogFile final : public spdlog::sinks::base_sink<std::mutex> {
 
   void sink_it_(const spdlog::details::log_msg& message) override;
   void flush_() override {}
+  void Complain(absl::string_view what) const;
 
   const std::string path_;
-  UniqueFd fd_;  // behind base_sink's mutex
+  UniqueFd fd_;             // behind base_sink's mutex
+  std::uint64_t lost_ = 0;  // lines since the last that was written; likewise
 };
 
 }  // namespace ringd

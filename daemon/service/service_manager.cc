@@ -30,7 +30,7 @@ ServiceManager::ServiceManager() {
 
 void ServiceManager::Status(absl::string_view status) { Notify(absl::StrCat("STATUS=", status)); }
 
-void ServiceManager::Starting(std::chrono::seconds time) {
+void ServiceManager::Extend(std::chrono::seconds time) {
   Notify(absl::StrCat("EXTEND_TIMEOUT_USEC=", std::chrono::microseconds(time).count()));
 }
 

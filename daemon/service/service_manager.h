@@ -23,8 +23,9 @@ class ServiceManager {
 
   // What ringd does just now, for people who ask systemd.
   void Status(absl::string_view status);
-  // Ready() will come within `time`, or this again: longer than systemd waits by itself.
-  void Starting(std::chrono::seconds time);
+  // What is under way, a start or a stop, ends within `time`, or this is said again: it takes more
+  // than systemd waits by itself.
+  void Extend(std::chrono::seconds time);
   void Ready(absl::string_view status);
   void Stopping(absl::string_view status);
   // Ready() tells that it has ended.

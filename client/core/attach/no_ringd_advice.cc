@@ -21,6 +21,12 @@ std::string SocketOfUser(const GetEnvironment& get) {
   return "FOLDER/ringd.sock";
 }
 
+// As Podman, systemd-nspawn and Apptainer say; Docker says nothing.
+bool IsInContainer(const GetEnvironment& get) {
+  return get("container") != nullptr || get("APPTAINER_CONTAINER") != nullptr ||
+         get("SINGULARITY_CONTAINER") != nullptr;
+}
+
 std::string StartingOne(const std::string& socket, const GetEnvironment& get, uid_t uid) {
   if (socket != kDefaultSocket) {
     return absl::StrCat("start one there with `ringd --config /dev/null --socket ", socket,
@@ -28,9 +34,13 @@ std::string StartingOne(const std::string& socket, const GetEnvironment& get, ui
                         "share, that one may be another host's)");
   }
   const std::string own = SocketOfUser(get);
-  return absl::StrCat("start one with ", uid == 0 ? "`systemctl start ringd`, or with " : "",
-                      "`ringd --config /dev/null --socket ", own, "` and RINGD_SOCKET=", own,
-                      " for the ranks");
+  return absl::StrCat(
+      IsInContainer(get) ? "this is a container: give it the host's folder /run/ringd, where the "
+                           "service's socket is (apptainer: --bind /run/ringd; docker: -v "
+                           "/run/ringd:/run/ringd --network host), or "
+                         : "",
+      "start one with ", uid == 0 ? "`systemctl start ringd`, or with " : "",
+      "`ringd --config /dev/null --socket ", own, "` and RINGD_SOCKET=", own, " for the ranks");
 }
 
 }  // namespace

@@ -73,6 +73,8 @@ TEST_CASE("ringd: a drain ends when the last trainer has gone, or when drain_tim
     REQUIRE(RequestAttach(trainer->get())->code() == absl::StatusCode::kOk);
     ringd.Signal(SIGTERM);
     REQUIRE(ringd.WaitForNotification("STOPPING=1"));
+    // Else systemd kills it before the trainers have gone.
+    REQUIRE(ringd.WaitForNotification("EXTEND_TIMEOUT_USEC=60000000"));
     if (leaves) trainer->Reset();
     CHECK(ringd.WaitForExit() == kExitDone);
   }

@@ -70,7 +70,7 @@ TEST_CASE("ServiceManager: a start that takes long says how long") {
   const std::string name = "@ringd-service-manager-test-start";
   Receiver receiver(name);
   ServiceManager manager;
-  manager.Starting(std::chrono::seconds(330));
+  manager.Extend(std::chrono::seconds(330));
   CHECK(receiver.Next() == "EXTEND_TIMEOUT_USEC=330000000");
 }
 

@@ -45,6 +45,13 @@ TEST_CASE("Advice without ringd: root hears of the service, others of a socket o
                        Contains("`ringd --config /dev/null --socket " + own + "`") &&
                        Contains("RINGD_SOCKET=" + own) &&
                        Contains("`ringctl run -n 2 -- python train.py` in place of torchrun"));
+  CHECK_THAT(user, !Contains("container"));
+  for (const char* says : {"container", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"}) {
+    Variables contained = variables;
+    contained[says] = "image.sif";
+    CHECK_THAT(Advice(kDefaultSocket, places, contained, kUser),
+               Contains("--bind /run/ringd") && Contains("`ringd --config /dev/null"));
+  }
   // Another user's, after `su`.
   variables["XDG_RUNTIME_DIR"] = "/run/user/nobody-has-this";
   CHECK(Advice(kDefaultSocket, places, variables, kUser) == user);
