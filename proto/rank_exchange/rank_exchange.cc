@@ -255,9 +255,11 @@ bool RankExchange::ForwardIfWhole(std::uint32_t cell, std::uint32_t brought_by,
                                   const void* brought) noexcept {
   RankExchangeCell& whole = view_.Cell(cell);
   if (whole.awaits != 0 || whole.members != all_members()) return false;
-  const auto type = static_cast<DataType>(whole.data_type);
-  const auto op = static_cast<ReduceOp>(whole.op);
-  const std::size_t bytes = std::min(whole.bytes, view_.limit_bytes());
+  // Ranks may write here at any time: each is read once.
+  const auto type = static_cast<DataType>(__atomic_load_n(&whole.data_type, __ATOMIC_RELAXED));
+  const auto op = static_cast<ReduceOp>(__atomic_load_n(&whole.op, __ATOMIC_RELAXED));
+  const std::uint32_t said = __atomic_load_n(&whole.bytes, __ATOMIC_RELAXED);
+  const std::size_t bytes = std::min(said, view_.limit_bytes());
   const RankExchangeTree tree = view_.TreeOf(bytes);
   const RankExchangeNodeSet children = view_.Children(tree);
   if (bytes > 0 && IsValid(type) && IsValid(op)) {

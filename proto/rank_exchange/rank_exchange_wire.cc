@@ -237,6 +237,8 @@ bool RankExchange::BecomeDriver() noexcept {
 
 void RankExchange::StopDriving() noexcept {
   view_.control().driver.store(kRankExchangeNobody, std::memory_order_release);
+  // Pairs with the fence of who falls asleep: the role before, the looks at cells after.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   for (std::uint32_t i = 0; i < kRankExchangeCells; ++i) {
     RankExchangeCell& cell = view_.Cell(i);
     if (cell.state.load(std::memory_order_relaxed) != RankExchangeCellState::kFree) {

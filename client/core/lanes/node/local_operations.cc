@@ -11,6 +11,8 @@ namespace {
 
 // Every sleep is bounded, so that a lost wake-up or a silent end delays and never hangs.
 constexpr std::chrono::milliseconds kLongestSleep{100};
+// Operations that one who is about to sleep looks at.
+constexpr int kMostEndedAsleep = 256;
 // Nobody rings for room.
 constexpr std::chrono::milliseconds kRoomSleep{1};
 // From when on a wait takes foreign chunks: by then the rank that has them at hand is not at work.
@@ -140,6 +142,7 @@ class LocalOperations::Waiter {
   bool LookLast() { return foreign_ == Foreign::kLeave && work_(Foreign::kTake) && done_(); }
   void Sleep(Clock::time_point now, Clock::time_point deadline, bool worked) {
     if (worked) idle_since_ = now;
+    operations_.EndOthers();
     const bool may_publish = operations_.AnyPutOff();
     const std::chrono::nanoseconds patience =
         foreign_ == Foreign::kLeave ? first_sleep_ : kPublishSleep;
@@ -265,6 +268,22 @@ LocalOperations::Operation* LocalOperations::OldestInFlight(std::uint64_t from) 
     if (IsInFlight(places_.WordAt(sequence), sequence)) return places_.EntryAt(sequence);
   }
   return nullptr;
+}
+
+void LocalOperations::EndOthers() {
+  if (in_flight() < 2) return;
+  bool ended = false;
+  {
+    MutexLock lock(mutex_);
+    std::uint64_t from = next_sequence_ - std::min<std::uint64_t>(next_sequence_, capacity_);
+    int left = kMostEndedAsleep;
+    for (; from < next_sequence_ && left > 0; ++from) {
+      if (!IsInFlight(places_.WordAt(from), from)) continue;
+      --left;
+      ended = EndInOrder(*places_.EntryAt(from)->tensor.load(std::memory_order_relaxed)) || ended;
+    }
+  }
+  if (ended && waiters() > 1) own_state_.doorbell.Ring();
 }
 
 LocalOperations::Operation* LocalOperations::OldestThatMayAdvance(std::uint64_t from) {

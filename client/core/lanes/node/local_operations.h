@@ -321,6 +321,9 @@ class LocalOperations final : public OperationQueue {
   WaitResult Look(const Operation& operation, std::uint64_t sequence) const noexcept;
   Operation* OldestInFlight(std::uint64_t from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Operation* OldestThatMayAdvance(std::uint64_t from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends what is done of other operations than the one that is waited for: a rank that waits for
+  // room in their tensors may be the one that this wait is for.
+  void EndOthers();
   template <typename Done, typename Work>
   class Waiter;
   // Until done(), the end of the context or `deadline`: false. `traced`: what is waited for, to be

@@ -46,6 +46,30 @@ TEST_CASE("LocalOperations: a sleeping waiter is woken by the rank that comes la
   CHECK(done);
 }
 
+// Each rank submits in an order of its own.
+TEST_CASE("LocalOperations: a rank that waits ends what another one waits for room for") {
+  LocalJob job(2);
+  const std::uint64_t count = GENERATE(1, 5000);
+  Floats often(0, 0, count);
+  Floats awaited(1, 1, count);
+  for (int i = 0; i < 4; ++i) {
+    for (const std::size_t member : {0, 1})
+      Submit(job[member], often.registration, job[member].At(0));
+  }
+  const std::uint64_t sequence = Submit(job[1], awaited.registration, job[1].At(1 << 20));
+  std::atomic<bool> done{false};
+  std::thread waiter(
+      [&] { done = job[1].operations->Wait(sequence, InTenSeconds()) == WaitResult::kDone; });
+  const OperationEnd end{.registration = &often.registration};
+  const Clock::time_point began = Clock::now();
+  CHECK(job[0].operations->WaitForRoom(end, began + std::chrono::seconds(5)));
+  CHECK(Clock::now() < began + std::chrono::seconds(5));
+  Submit(job[0], often.registration, job[0].At(0));
+  Submit(job[0], awaited.registration, job[0].At(1 << 20));
+  waiter.join();
+  CHECK(done);
+}
+
 TEST_CASE("LocalOperations: as many as have ended are consumed in one go, and no more") {
   LocalJob job(2);
   const std::uint64_t count = GENERATE(1, 5000);
