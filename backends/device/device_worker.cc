@@ -25,6 +25,8 @@ constexpr milliseconds kShutdownPause{1};
 // An aborted collective ends within milliseconds, or never. ncclCommAbort may take longer, since it
 // waits for the streams of the whole process.
 constexpr std::chrono::seconds kDrainPatience{10};
+// ncclCommAbort waits for all streams of the process.
+constexpr std::chrono::seconds kAbortPatience{60};
 
 }  // namespace
 
@@ -301,6 +303,10 @@ bool DeviceWorker::SweepFailed(Clock::time_point now) {
     is_draining |= !is_drained;
     if (!is_drained && now >= communicator.failed_at() + kDrainPatience && !communicator.IsIdle()) {
       LoseDevice(absl::DeadlineExceededError("the GPU does not end what was aborted"));
+    }
+    if (!is_drained && now >= communicator.failed_at() + kAbortPatience &&
+        !communicator.nccl()->IsGone()) {
+      LoseDevice(absl::DeadlineExceededError("ncclCommAbort does not return"));
     }
     return is_drained;
   };

@@ -78,7 +78,9 @@ absl::StatusOr<ringd_communicator> Context::CreateCommunicator(
   const Presence presence(calls_);
   {
     const MutexLock lock(communicators_mutex_);
-    asked.again = missed_communicators_.contains(asked.name);
+    asked.again = missed_communicators_.contains(asked.name) &&
+                  std::none_of(communicators_.begin(), communicators_.end(),
+                               [&](const auto& known) { return known.second.name == asked.name; });
   }
   const std::chrono::nanoseconds patience =
       asked.timeout_ms == 0 ? std::chrono::nanoseconds(kLongestCreate)
@@ -86,8 +88,12 @@ absl::StatusOr<ringd_communicator> Context::CreateCommunicator(
   const absl::StatusOr<MadeCommunicator> made =
       control_->CreateCommunicator(asked, Clock::now() + patience + kCreateMargin, is_interrupted_);
   if (!made.ok()) {
-    const MutexLock lock(communicators_mutex_);
-    missed_communicators_.insert(asked.name);
+    // Of an answer that was missed; any other says that there is none.
+    if (absl::IsCancelled(made.status()) || absl::IsDeadlineExceeded(made.status()) ||
+        absl::IsUnavailable(made.status())) {
+      const MutexLock lock(communicators_mutex_);
+      missed_communicators_.insert(asked.name);
+    }
     return state_.alive() ? Explain(made.status()) : state_.status();
   }
   absl::StatusOr<LaneUse> lane = OpenLane(*made, asked.by_order);

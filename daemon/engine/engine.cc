@@ -194,7 +194,7 @@ std::size_t Engine::Turn(Clock::time_point now) {
   }
   activity_.Set(EngineDoing::kCoordinating);
   for (const auto& coordinator : coordinators_) {
-    coordinator->Advance(now, standstill_.Judged(now));
+    coordinator->Advance(now, standstill_.Judges(now));
   }
   activity_.Set(EngineDoing::kMessages);
   if (links_->Deliver(now)) ++work;
@@ -287,13 +287,15 @@ void Engine::HandleEvents(std::chrono::milliseconds timeout) {
 void Engine::TickAll(Clock::time_point now) {
   next_tick_ = now + kTickInterval;
   FlushNotices(now);
-  for (const auto& job : jobs_) {
-    activity_.Set(EngineDoing::kTick, job->options().communicator.value());
-    job->Tick(standstill_.Judged(now));
+  if (standstill_.Judges(now)) {
+    for (const auto& job : jobs_) {
+      activity_.Set(EngineDoing::kTick, job->options().communicator.value());
+      job->Tick(now);
+    }
+    LookAtDevices(now);
+    DropOldStrangers(now);
   }
-  LookAtDevices(standstill_.Judged(now));
   GiveTraceTurns();
-  DropOldStrangers(standstill_.Judged(now));
   links_->Deliver(now);  // What a job that is about to be swept has said last.
   Sweep(now);
   PublishCommunicators();

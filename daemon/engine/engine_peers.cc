@@ -77,7 +77,8 @@ void Engine::GreetNode(StreamId stream, const v1::NodeMessage& message, Clock::t
   if (stranger == nullptr) return;
   Job* const job = FindExpected(stranger->job);
   if (job == nullptr) {
-    links_->TurnAway(stream, absl::AbortedError("the job has started without this node"));
+    links_->TurnAway(stream,
+                     absl::AbortedError("the job has started without this node, or has ended"));
     return;
   }
   if (absl::Status status = CheckHello(message, job->options()); !status.ok()) {

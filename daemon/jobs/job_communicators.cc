@@ -148,7 +148,7 @@ void Job::CreateCommunicator(const Session& session, const v1::CreateCommunicato
       const CommunicatorPart& part = *entry.second;
       return part.communicator != nullptr && part.name == request.name() && part.ranks == ranks &&
              part.by_order == request.by_order() && part.MemberAt(PositionOf(*member)) >= 0 &&
-             !part.HasDropped(rank);
+             part.dropped.empty() && !part.ended;
     });
     if (made != parts_.end()) return done(absl::OkStatus(), Describe(*made->second));
   }

@@ -42,7 +42,8 @@ bool GradientHook::Continues(PyObject* gradient, bool& continues) const {
   std::int64_t version = 0;
   if (!VersionOf(gradient, version)) return false;
   continues = version == accumulated_version + 1;
-  return true;
+  // A part counts the changes of all that lies in the same memory.
+  return continues || IsPart(gradient, continues);
 }
 
 bool GradientHook::NotePass(PyObject* gradient) {

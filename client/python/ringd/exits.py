@@ -46,6 +46,7 @@ def watch(context: Place) -> None:
         _previous_hooks.append(sys.excepthook)
         sys.excepthook = _on_uncaught
         atexit.register(_at_exit)
+    if _watching_process != os.getpid():
         _watch_multiprocessing()
     _watching_process = os.getpid()
 
@@ -63,6 +64,11 @@ def _watch_multiprocessing() -> None:
 
 def _at_end_of_child() -> None:
     error = sys.exc_info()[1]
+    if error is None:
+        # As Python does before atexit: they may go on with the job.
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread() and not thread.daemon:
+                thread.join()
     _end_all("" if error is None or isinstance(error, SystemExit) else why_ended(type(error), error))
 
 

@@ -167,8 +167,8 @@ void CommunicatorSchedule::OnNodeGone(LinkId link) {
   std::erase_if(nodes_, [link](const Node& node) { return node.link == link; });
 }
 
-void CommunicatorSchedule::Advance(Clock::time_point now) {
-  if (inquiry_.open && now - inquiry_.asked > kInquiryGrace) Conclude(now);
+void CommunicatorSchedule::Advance(Clock::time_point now, bool judges) {
+  if (judges && inquiry_.open && now - inquiry_.asked > kInquiryGrace) Conclude(now);
   if (dirty_) {
     dirty_ = false;
     const bool tuned = tuner_->Tune(*schedule_, now);

@@ -61,8 +61,8 @@ class CommunicatorSchedule {
   // The node is gone, and none of its ranks took part any more.
   void OnNodeGone(LinkId link);
 
-  // Sends what has become due. Call it until it is no longer awake.
-  void Advance(Clock::time_point now);
+  // Sends what has become due; without `judges` nobody is late. Call it until it is not awake.
+  void Advance(Clock::time_point now, bool judges = true);
   bool awake() const noexcept { return dirty_ || inquiry_.open || plan_untold_; }
   // True while Advance must be called although nothing happens.
   bool needs_ticks() const noexcept { return inquiry_.open || plan_untold_; }

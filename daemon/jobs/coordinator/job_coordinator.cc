@@ -301,21 +301,24 @@ void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why) {
            lost);
 }
 
-void JobCoordinator::Advance(Clock::time_point now, Clock::time_point judged) {
-  if (suspicion_.has_value() && judged >= suspicion_->until) Fail(suspicion_->cause);
-  if (state_ == State::kJoining && judged >= start_deadline_) {
-    FailToStart(options_.start_timeout);
-  }
+void JobCoordinator::Advance(Clock::time_point now, bool judges) {
+  if (judges) Judge(now);
   if (state_ == State::kJoining && gathering_untold_ && now >= next_gathering_) {
     TellWhoIsMissing(now);
   }
-  EndLateMeasuring(now);
   if (state_ != State::kRunning) return;
-  for (const RefusedCommunicator& refused : table_.Expire(judged)) Refuse(refused);
-  std::erase_if(awake_, [now](CommunicatorSchedule* schedule) {
-    schedule->Advance(now);
+  std::erase_if(awake_, [now, judges](CommunicatorSchedule* schedule) {
+    schedule->Advance(now, judges);
     return !schedule->awake();
   });
+}
+
+void JobCoordinator::Judge(Clock::time_point now) {
+  if (suspicion_.has_value() && now >= suspicion_->until) Fail(suspicion_->cause);
+  if (state_ == State::kJoining && now >= start_deadline_) FailToStart(options_.start_timeout);
+  EndLateMeasuring(now);
+  if (state_ != State::kRunning) return;
+  for (const RefusedCommunicator& refused : table_.Expire(now)) Refuse(refused);
 }
 
 void JobCoordinator::Broadcast(const v1::CoordinatorMessage& message) {

@@ -89,10 +89,9 @@ class JobCoordinator {
   // Somebody wanted to join who was not let in: told to all if the job can't start.
   void NoteTurnedAway(const std::string& why);
 
-  // Sends what has become due: fused operations, verdicts, the start deadline's failure. `judged`:
-  // the time by which others are late (Standstill).
-  void Advance(Clock::time_point now, Clock::time_point judged);
-  void Advance(Clock::time_point now) { Advance(now, now); }
+  // Sends what has become due: fused operations, and if it `judges` (Standstill) also verdicts and
+  // the failures of those who are late.
+  void Advance(Clock::time_point now, bool judges = true);
   // Ends the job everywhere with `cause`, unless it has ended already.
   void Fail(const absl::Status& cause);
 
@@ -132,6 +131,8 @@ class JobCoordinator {
   // Sends `message` to each of the nodes; `probed`, a part of it, says who takes part. Their links.
   std::vector<LinkId> AskToMeasure(const std::vector<Node*>& order, std::uint64_t wire_id,
                                    v1::CoordinatorMessage& message, v1::ProbedNodes& probed);
+  // Ends what has waited for others for too long.
+  void Judge(Clock::time_point now);
   void EndLateMeasuring(Clock::time_point now);
   absl::Status ReportedBy(LinkId link, const absl::Status& status) const;
   void LogMeasured(absl::string_view what, std::size_t node_count) const;

@@ -148,7 +148,7 @@ def test_an_exception_that_is_only_reported_ends_nothing(
 
 
 _CHILD = """
-import multiprocessing, sys
+import multiprocessing, sys, threading, time
 from ringd import exits
 
 
@@ -165,9 +165,15 @@ def rank(how):
         raise ValueError("no such file")
     if how == "exits":
         sys.exit(3)
+    if how == "leaves a thread":
+        threading.Thread(target=lambda: (time.sleep(0.5), print("thread", flush=True))).start()
 
 
 if __name__ == "__main__":
+    # One that has gone before is not the child's.
+    former = Place()
+    exits.watch(former)
+    del former
     child = multiprocessing.get_context(sys.argv[1]).Process(target=rank, args=(sys.argv[2],))
     child.start()
     child.join()
@@ -179,6 +185,7 @@ if __name__ == "__main__":
     [
         ("returns", "closed"),
         ("exits", "closed"),
+        ("leaves a thread", "thread"),
         ("raises", "ended by an uncaught exception: ValueError: no such file"),
     ],
 )

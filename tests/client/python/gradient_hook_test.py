@@ -129,6 +129,18 @@ def test_passes_are_counted_and_the_last_one_submits(job: Job, elements: int) ->
     assert hooked.hook.passes_left == 3
 
 
+def test_passes_of_gradients_that_share_a_buffer_go_on(job: Job) -> None:
+    """Views of one tensor count its changes together."""
+    buffer = torch.zeros(2 * SMALL)
+    first, second = Hooked(job, SMALL, passes=3), Hooked(job, SMALL, passes=3)
+    for hooked, part in zip((first, second), buffer.split(SMALL), strict=True):
+        hooked.parameter.grad = part
+    for left in (2, 1):
+        for hooked in (first, second):
+            hooked.backward()
+            assert hooked.hook.passes_left == left
+
+
 @pytest.mark.parametrize("elements", [SMALL, LARGE])
 def test_a_gradient_thrown_away_between_passes_is_left_to_python(job: Job, elements: int) -> None:
     for in_place in (True, False):

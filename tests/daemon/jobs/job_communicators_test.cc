@@ -132,6 +132,12 @@ TEST_CASE("Job: who missed the answer and asks again has the communicator that w
     CHECK(running.replies[0].SerializeAsString() == missed.SerializeAsString());
     CHECK(running.sent.size() == sent);
   }
+  SECTION("which another rank has dropped: a new one is meant") {
+    const CommunicatorId id(missed.communicator());
+    CHECK(running.job->DestroyCommunicator(*running.ranks[1].session, id, Clock::now()).ok());
+    running.Ask(0, {1, 0}, /*again=*/true);
+    CHECK_FALSE(running.answers[0].has_value());
+  }
   SECTION("once it has dropped that, a new one is meant") {
     const CommunicatorId id(missed.communicator());
     CHECK(running.job->DestroyCommunicator(*running.ranks[0].session, id, Clock::now()).ok());

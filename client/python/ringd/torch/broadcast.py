@@ -250,15 +250,33 @@ def _broadcast_all(named: list[tuple[str, torch.Tensor]], root_rank: int, proces
     """In place. As much is in flight at a time as the arena has room for, where it is copied."""
     job = current()
     communicator = communicator_of(process_set, job)
-    work = [
-        (broadcast_spec(tensor, f"broadcast.{name}", root_rank, communicator.number), tensor, tensor)
-        for name, tensor in named
-    ]
-    while work:
-        sizes = itertools.accumulate(tensor.nbytes for _, tensor, _ in work)
-        count = max(1, sum(1 for _ in itertools.takewhile(_IN_FLIGHT_BYTES.__ge__, sizes)))
-        synchronize(start(job, None, work[:count]))
-        del work[:count]
+    # Each rank may have an order of its own.
+    work = sorted(
+        (
+            (broadcast_spec(tensor, f"broadcast.{name}", root_rank, communicator.number), tensor, tensor)
+            for name, tensor in named
+        ),
+        key=lambda entry: entry[0].name,
+    )
+    if len(work) > 1:
+        # The root says which go together: ranks that disagree in a tensor would wait for others.
+        ends = torch.tensor(_run_ends([tensor.nbytes for _, tensor, _ in work]), device="cpu")
+        spec = broadcast_spec(ends, f"{work[0][0].name}, and others", root_rank, communicator.number)
+        synchronize(start(job, None, [(spec, ends, ends)]))
+        for first, end in itertools.pairwise([0, *sorted(set(ends.tolist()))]):
+            synchronize(start(job, None, work[first:end]))
+    elif work:
+        synchronize(start(job, None, work))
+
+
+def _run_ends(sizes: list[int]) -> list[int]:
+    """For each tensor the number behind the last that is in flight with it."""
+    ends: list[int] = []
+    while len(ends) < len(sizes):
+        rest = itertools.accumulate(sizes[len(ends) :])
+        count = max(1, sum(1 for _ in itertools.takewhile(_IN_FLIGHT_BYTES.__ge__, rest)))
+        ends += [len(ends) + count] * count
+    return ends
 
 
 @dataclass(frozen=True)

@@ -30,4 +30,16 @@ TEST_CASE("LaunchPatience: it comes back after many launches in time, in a row")
   CHECK(patience.now() == LaunchPatience::kFull);
 }
 
+// A step of more tensors than that, one of them in vain.
+TEST_CASE("LaunchPatience: it comes back ever more rarely where that is in vain") {
+  LaunchPatience patience;
+  int full = 0;
+  for (int step = 0; step < 1000; ++step) {
+    if (patience.now() == LaunchPatience::kFull) ++full;
+    patience.NoteInVain(patience.now());
+    for (int i = 0; i < 1500; ++i) patience.NoteInTime();
+  }
+  CHECK(full <= 3);
+}
+
 }  // namespace ringd::client
