@@ -260,7 +260,8 @@ RINGD_EXPORT int32_t ringd_arena_contains(ringd_context* context, const void* ad
  *   RINGD_ALREADY_EXISTS: one of these ranks has one of this name. RINGD_DEADLINE_EXCEEDED: the
  *     message names the ranks that have not called. RINGD_RESOURCE_EXHAUSTED: the job has 1,024.
  *     RINGD_ABORTED: the job has failed, or one of the ranks has left it. RINGD_CANCELLED: by
- *     is_interrupted; the others may get the communicator nevertheless. */
+ *     is_interrupted; the others may get the communicator nevertheless, and this rank if it calls
+ *     again. */
 RINGD_EXPORT ringd_status ringd_communicator_create(ringd_context* context,
                                                     const ringd_communicator_options* options,
                                                     ringd_communicator* communicator);

@@ -112,9 +112,9 @@ class DeviceCommunicator {
 
   // After Fail: whether the GPU is done with all that was launched. When ncclCommAbort has returned
   // it releases the slots again and again, since a stream that was let go may write to them. Before
-  // that it makes no call of the driver. Appends the buckets'
-  // ends to `ended` when that is so: from then on nothing touches their memory. Or after a second,
-  // if the GPU does not end what was aborted.
+  // that it makes no call of the driver. Appends the buckets' ends to `ended` when that is so: from
+  // then on nothing touches their memory. Or after a second, if the GPU does not end what was
+  // aborted.
   bool IsDrained(Clock::time_point now, std::vector<DeviceBucketEnded>* ended);
 
   // Whether its stream has nothing to do.

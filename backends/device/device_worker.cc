@@ -22,10 +22,9 @@ constexpr microseconds kWhileWaiting{500};
 constexpr milliseconds kWhileIdle{100};
 
 constexpr milliseconds kShutdownPause{1};
-// An aborted collective ends within milliseconds, or never. ncclCommAbort may take longer, since it
-// waits for the streams of the whole process.
+// An aborted collective ends within milliseconds, or never.
 constexpr std::chrono::seconds kDrainPatience{10};
-// ncclCommAbort waits for all streams of the process.
+// ncclCommAbort may take longer: it waits for all streams of the process.
 constexpr std::chrono::seconds kAbortPatience{60};
 
 }  // namespace

@@ -15,56 +15,10 @@ import torch
 from ringd import _ringd
 from ringd.torch import arena
 from ringd.torch.job import Job
-from ringd.types import TensorSpec
 from torch import nn
 
+from tests.client.python.hooked import LARGE, SMALL, Hooked
 from tests.client.python.reduced import gradient_of
-
-SMALL = 12
-LARGE = 16_384  # 64 KiB
-
-
-class Hooked:
-    """A parameter whose gradient is armed, or not."""
-
-    def __init__(self, job: Job, elements: int, passes: int = 1, *, armed: bool = True) -> None:
-        self.job = job
-        self.parameter = nn.Parameter(torch.zeros(elements))
-        self.slow_calls: list[torch.Tensor] = []
-        self.pending: dict[Any, None] = {}
-        self.hook = _ringd.GradientHook(self.parameter, self.slow_calls.append, self.pending, passes)
-        self.spec = TensorSpec(f"gradient of {elements}", shape=(elements,), postscale=2.0)
-        self.registration = job.registration(self.spec)
-        self.hook.enter(0, job.in_flight)
-        self.handle = self.parameter.register_post_accumulate_grad_hook(self.hook)
-        if armed:
-            self.hook.set_arena(arena.allocate(job, (elements,), torch.float32))
-            self.arm()
-
-    def arm(self) -> None:
-        self.hook.arm(self.job.context.raw, self.registration)
-
-    def backward(self, value: float = 1.0) -> None:
-        (self.parameter * value).sum().backward()
-
-    def wait(self) -> None:
-        self.job.context.wait(self.hook.operation)
-        self.hook.take()
-        self.pending.clear()
-        self.hook.restart_count()
-
-    def expect_left_to_python(self) -> None:
-        assert len(self.slow_calls) == 1
-        assert self.slow_calls[0] is self.parameter
-        assert self.hook.operation == 0
-        assert not self.pending
-
-    def expect_submitted(self) -> None:
-        assert not self.slow_calls
-        assert self.hook.operation != 0
-        assert list(self.pending) == [self.hook]
-        assert self.job.has_in_flight(0)
-        assert self.hook.passes_left == 0
 
 
 def test_not_armed_it_calls_the_function_that_it_was_given(job: Job) -> None:
@@ -111,49 +65,6 @@ def test_a_gradient_in_the_arena_is_accumulated_and_reduced_there(job: Job, elem
     assert gradient_of(hooked.parameter) is hooked.hook.arena
     hooked.wait()
     assert gradient_of(hooked.parameter).unique().tolist() == [2 * (2 + 5)]
-
-
-@pytest.mark.parametrize("elements", [SMALL, LARGE])
-def test_passes_are_counted_and_the_last_one_submits(job: Job, elements: int) -> None:
-    hooked = Hooked(job, elements, passes=3)
-    for left in (2, 1):
-        hooked.backward()
-        assert not hooked.slow_calls
-        assert (hooked.hook.passes_left, hooked.hook.operation) == (left, 0)
-        # No pass has come since.
-        assert not hooked.hook.continues(gradient_of(hooked.parameter))
-    hooked.backward()
-    hooked.expect_submitted()
-    hooked.wait()
-    assert gradient_of(hooked.parameter).unique().tolist() == [6]
-    assert hooked.hook.passes_left == 3
-
-
-def test_passes_of_gradients_that_share_a_buffer_go_on(job: Job) -> None:
-    """Views of one tensor count its changes together."""
-    buffer = torch.zeros(2 * SMALL)
-    first, second = Hooked(job, SMALL, passes=3), Hooked(job, SMALL, passes=3)
-    for hooked, part in zip((first, second), buffer.split(SMALL), strict=True):
-        hooked.parameter.grad = part
-    for left in (2, 1):
-        for hooked in (first, second):
-            hooked.backward()
-            assert hooked.hook.passes_left == left
-
-
-@pytest.mark.parametrize("elements", [SMALL, LARGE])
-def test_a_gradient_thrown_away_between_passes_is_left_to_python(job: Job, elements: int) -> None:
-    for in_place in (True, False):
-        hooked = Hooked(job, elements, passes=2)
-        hooked.backward()
-        if in_place:
-            gradient_of(hooked.parameter).zero_()
-        else:
-            hooked.parameter.grad = None
-        hooked.backward()
-        hooked.expect_left_to_python()
-        assert not hooked.hook.continues(gradient_of(hooked.parameter))
-        assert hooked.hook.passes_left == 1
 
 
 def a_view_that_was_kept(hooked: Hooked) -> Any:

@@ -6,19 +6,11 @@
 #include <vector>
 
 #include "daemon/jobs/job.h"
+#include "tests/daemon/jobs/recording_link.h"
 #include "tests/daemon/lanes/rank_exchange/attached_rank.h"
 
 namespace ringd {
 namespace {
-
-class RecordingLink final : public CoordinatorLink {
- public:
-  explicit RecordingLink(std::vector<v1::NodeMessage>& sent) : sent_(sent) {}
-  void Send(v1::NodeMessage message) override { sent_.push_back(std::move(message)); }
-
- private:
-  std::vector<v1::NodeMessage>& sent_;
-};
 
 // A job of two ranks on this node, which runs. The test is its coordinator.
 struct RunningJob {

@@ -4,51 +4,16 @@
 #include <string>
 #include <vector>
 
-#include "daemon/jobs/job.h"
 #include "daemon/jobs/membership/protocol_version.h"
-#include "tests/daemon/lanes/rank_exchange/attached_rank.h"
+#include "tests/daemon/jobs/joining_node.h"
 
 namespace ringd {
 namespace {
 
 using Catch::Matchers::Contains;
 
-class RecordingLink final : public CoordinatorLink {
- public:
-  explicit RecordingLink(std::vector<v1::NodeMessage>& sent) : sent_(sent) {}
-  void Send(v1::NodeMessage message) override { sent_.push_back(std::move(message)); }
-
- private:
-  std::vector<v1::NodeMessage>& sent_;
-};
-
-// A node's job of which the coordinator is elsewhere.
-struct World {
-  World() {
-    Job::Options options;
-    options.job_id = "train";
-    options.uid = 1000;
-    options.size = 3;
-    options.local_size = 2;
-    options.rendezvous = "10.0.0.9:7117";
-    options.node_name = "node-b";
-    job = std::make_unique<Job>(options, nullptr, Clock::now());
-    job->UseLink(std::make_unique<RecordingLink>(sent));
-    v1::JoinRequest request;
-    request.set_rank(1);
-    request.set_size(options.size);
-    request.set_local_size(options.local_size);
-    request.set_rendezvous(options.rendezvous);
-    job->Join(rank.session, request, [](const absl::Status&, const v1::JoinReply&) {});
-  }
-
-  AttachedRank rank;
-  std::vector<v1::NodeMessage> sent;
-  std::unique_ptr<Job> job;
-};
-
 TEST_CASE("Job: says which job it is, and which protocol it speaks, before anything else") {
-  World world;
+  JoiningNode world(/*local_size=*/2);
   REQUIRE(world.sent.size() == 2);
   REQUIRE(world.sent[0].has_hello());
   CHECK(world.sent[0].hello().protocol_version() == kPeerProtocolVersion);
@@ -57,7 +22,7 @@ TEST_CASE("Job: says which job it is, and which protocol it speaks, before anyth
 }
 
 TEST_CASE("Job: says the same again if its coordinator turns out to be here") {
-  World world;
+  JoiningNode world(/*local_size=*/2);
   std::vector<v1::NodeMessage> inside;
   world.job->CoordinateHere(4);
   world.job->UseLink(std::make_unique<RecordingLink>(inside));
@@ -69,7 +34,7 @@ TEST_CASE("Job: says the same again if its coordinator turns out to be here") {
 
 TEST_CASE(
     "Job: one that finds no coordinator says of whom it is, what was tried, and who is here") {
-  World world;
+  JoiningNode world(/*local_size=*/2);
   world.job->OnLinkLost(absl::DeadlineExceededError("no connection to ringd at 10.0.0.9:7117"));
   REQUIRE(world.job->state() == Job::State::kFailed);
   CHECK(absl::IsDeadlineExceeded(world.job->failure()));
@@ -80,7 +45,7 @@ TEST_CASE(
 }
 
 TEST_CASE("Job: one that is refused passes on why, and the kind of the error") {
-  World world;
+  JoiningNode world(/*local_size=*/2);
   world.job->OnLinkLost(absl::UnauthenticatedError("ringd on node-a refuses the key"));
   REQUIRE(world.job->state() == Job::State::kFailed);
   CHECK(absl::IsUnauthenticated(world.job->failure()));

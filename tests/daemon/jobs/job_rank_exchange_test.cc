@@ -15,6 +15,7 @@
 #include "backends/loopback/loopback_hub.h"
 #include "daemon/jobs/job.h"
 #include "daemon/lanes/rank_exchange/rank_exchange_watch.h"
+#include "tests/daemon/jobs/recording_link.h"
 #include "tests/daemon/lanes/rank_exchange/attached_rank.h"
 #include "tests/daemon/lanes/rank_exchange/opening_nodes.h"
 
@@ -26,15 +27,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr int kRanksPerNode = 2;
-
-class RecordingLink final : public CoordinatorLink {
- public:
-  explicit RecordingLink(std::vector<v1::NodeMessage>& sent) : sent_(sent) {}
-  void Send(v1::NodeMessage message) override { sent_.push_back(std::move(message)); }
-
- private:
-  std::vector<v1::NodeMessage>& sent_;
-};
 
 struct Rank : AttachedRank {
   std::optional<absl::Status> answer;

@@ -10,6 +10,7 @@
 #include "backends/loopback/loopback_hub.h"
 #include "daemon/jobs/exit_report.h"
 #include "daemon/jobs/measuring/all_reduce_prober.h"
+#include "tests/daemon/jobs/recording_link.h"
 #include "tests/daemon/lanes/rank_exchange/attached_rank.h"
 
 namespace ringd {
@@ -25,16 +26,6 @@ Job::Options OptionsOf(std::optional<std::uint32_t> generation) {
   options.generation = generation;
   return options;
 }
-
-// Keeps what a job sends to its coordinator.
-class RecordingLink final : public CoordinatorLink {
- public:
-  explicit RecordingLink(std::vector<v1::NodeMessage>& sent) : sent_(sent) {}
-  void Send(v1::NodeMessage message) override { sent_.push_back(std::move(message)); }
-
- private:
-  std::vector<v1::NodeMessage>& sent_;
-};
 
 // The wish that the job's node, which is the first, and another try small all-reduces.
 v1::CoordinatorMessage TrialOf(const Transport& ours, const Transport& theirs,

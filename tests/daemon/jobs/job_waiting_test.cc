@@ -1,10 +1,9 @@
 // What ranks hear that wait for others, and for a coordinator that does not answer.
 #include <catch2/catch.hpp>
 #include <chrono>
-#include <memory>
 #include <string>
-#include <vector>
 
+#include "tests/daemon/jobs/joining_node.h"
 #include "tests/daemon/jobs/two_nodes.h"
 
 namespace ringd {
@@ -86,52 +85,6 @@ TEST_CASE("Job: a rank that waits for a communicator is told so, ever more rarel
   tick(milliseconds(10'000));
   CHECK_THAT(node.Told(), Contains("since 10 s"));
 }
-
-// Three nodes, of which one has the coordinator, and this one has heard of it.
-struct JoiningNode {
-  JoiningNode() {
-    Job::Options options;
-    options.job_id = "train";
-    options.size = 3;
-    options.local_size = 1;
-    options.rendezvous = "10.0.0.9:7117";
-    options.node_name = "node-b";
-    options.start_timeout = std::chrono::seconds(20);
-    options.stall_warning = std::chrono::seconds(5);
-    job = std::make_unique<Job>(options, nullptr, begin);
-    job->UseLink(std::make_unique<RecordingLink>(sent));
-    v1::JoinRequest request;
-    request.set_rank(1);
-    request.set_size(options.size);
-    request.set_local_size(options.local_size);
-    request.set_rendezvous(options.rendezvous);
-    job->Join(rank.session, request, [](const absl::Status&, const v1::JoinReply&) {});
-  }
-
-  void Hear(const std::vector<int>& missing, milliseconds at) {
-    v1::CoordinatorMessage message;
-    message.mutable_gathering();
-    for (const int absent : missing) message.mutable_gathering()->add_missing_ranks(absent);
-    job->OnCoordinatorMessage(message, begin + at);
-  }
-  void Answer(milliseconds at) {
-    v1::CoordinatorMessage message;
-    message.mutable_clock_pong();
-    job->OnCoordinatorMessage(message, begin + at);
-  }
-  std::string WaitsFor(milliseconds at) const {
-    v1::Job shown;
-    job->Describe(&shown, begin + at);
-    std::string text = shown.waits_for();
-    for (const int absent : shown.missing_ranks()) text += " " + std::to_string(absent);
-    return text;
-  }
-
-  Clock::time_point begin = Clock::now();
-  AttachedRank rank;
-  std::vector<v1::NodeMessage> sent;
-  std::unique_ptr<Job> job;
-};
 
 TEST_CASE("Job: of a coordinator that does not answer nobody believes who is missing") {
   JoiningNode node;

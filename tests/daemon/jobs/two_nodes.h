@@ -17,18 +17,10 @@
 #include "daemon/jobs/coordinator/job_coordinator.h"
 #include "daemon/jobs/job.h"
 #include "tests/daemon/jobs/coordinator/recorded_nodes.h"
+#include "tests/daemon/jobs/recording_link.h"
 #include "tests/daemon/lanes/rank_exchange/attached_rank.h"
 
 namespace ringd {
-
-class RecordingLink final : public CoordinatorLink {
- public:
-  explicit RecordingLink(std::vector<v1::NodeMessage>& sent) : sent_(sent) {}
-  void Send(v1::NodeMessage message) override { sent_.push_back(std::move(message)); }
-
- private:
-  std::vector<v1::NodeMessage>& sent_;
-};
 
 // Its one rank submits a tensor, and waits.
 struct PlayedNode {

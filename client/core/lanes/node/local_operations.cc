@@ -271,12 +271,12 @@ LocalOperations::Operation* LocalOperations::OldestInFlight(std::uint64_t from) 
 }
 
 void LocalOperations::EndOthers() {
-  if (in_flight() < 2) return;
+  int left = std::min<int>(kMostEndedAsleep, static_cast<int>(in_flight()));
+  if (left < 2) return;
   bool ended = false;
   {
     MutexLock lock(mutex_);
     std::uint64_t from = next_sequence_ - std::min<std::uint64_t>(next_sequence_, capacity_);
-    int left = kMostEndedAsleep;
     for (; from < next_sequence_ && left > 0; ++from) {
       if (!IsInFlight(places_.WordAt(from), from)) continue;
       --left;

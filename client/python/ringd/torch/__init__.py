@@ -55,8 +55,6 @@ from ringd.torch.broadcast import (
     broadcast_,
     broadcast_async,
     broadcast_async_,
-    broadcast_object,
-    broadcast_optimizer_state,
     broadcast_parameters,
 )
 from ringd.torch.compression import Compression
@@ -84,8 +82,10 @@ from ringd.torch.job import (
     shutdown,
     size,
 )
+from ringd.torch.objects import broadcast_object
 from ringd.torch.operations import Handle, poll, synchronize
 from ringd.torch.optimizer import DistributedOptimizer
+from ringd.torch.optimizer_state import broadcast_optimizer_state
 from ringd.torch.process_set import (
     ProcessSet,
     add_process_set,
