@@ -36,6 +36,7 @@
 #include "daemon/service/daemon.h"
 #include "daemon/service/exit_code.h"
 #include "daemon/service/link_wait.h"
+#include "daemon/service/link_watch.h"
 #include "daemon/service/process_signals.h"
 #include "daemon/service/ready_file.h"
 #include "daemon/service/reloader.h"
@@ -48,9 +49,8 @@
 namespace ringd {
 namespace {
 
-// How often the main thread looks at the links and at the drain's progress.
+// How often the main thread looks at the links before it serves, and at the drain's progress.
 constexpr std::chrono::milliseconds kLook{200};
-constexpr std::chrono::seconds kRetryLinks{1};
 // Of ringd.sysusers.
 constexpr char kServiceUser[] = "ringd";
 // What a start takes at most beside its waits for interfaces.
@@ -99,32 +99,6 @@ bool AwaitLinks(LinkWait& links, const Config& config, const ProcessSignals& sig
     if (signal == SIGTERM || signal == SIGINT) return false;
   }
 }
-
-// Takes the interfaces that carry data only now.
-class LateLinks {
- public:
-  explicit LateLinks(LinkWait& links) : links_(links), are_taken_(links.Ready()) {}
-
-  void Look(Daemon& daemon, const Config& config, Clock::time_point now) {
-    if (are_taken_ || now < next_look_) return;
-    if (const auto word = links_.Look()) LogInfo(*word);
-    if (!links_.Ready()) return;
-    // An address that has just come may have to wait for the kernel (IPv6 looks for duplicates).
-    const absl::Status status = daemon.UseLinks(config);
-    are_taken_ = status.ok();
-    next_look_ = now + kRetryLinks;
-    if (!are_taken_ && status.message() != trouble_) {
-      trouble_ = std::string(status.message());
-      LogError(absl::StrCat("these interfaces are not used yet: ", trouble_));
-    }
-  }
-
- private:
-  LinkWait& links_;
-  bool are_taken_;
-  Clock::time_point next_look_;
-  std::string trouble_;
-};
 
 // What a serving ringd goes by, and how it was asked for: SIGHUP reads that again.
 struct Serving {
@@ -188,13 +162,13 @@ void RunUntilStopped(Daemon& daemon, Serving& serving, const ProcessSignals& sig
   Clock::time_point drain_deadline = Clock::time_point::max();
   bool draining = false;
   Clock::time_point next_extension;
-  LateLinks late_links(links);
+  LinkWatch watch(links, [&] { return daemon.UseLinks(serving.config); });
   Reloader reloader([&] { return BeginReload(serving.line, daemon); });
   for (;;) {
     const int signal = signals.Wait(reloader.IsUnderWay() ? kReloadLook : kLook);
     const Clock::time_point now = Clock::now();
     manager.Watch(daemon.heartbeat(), now);
-    late_links.Look(daemon, serving.config, now);
+    if (watch.Look(now)) daemon.TellOfLinks(watch.problems());
     if (signal == SIGHUP) {
       if (!draining) manager.Reloading();
       StartLogAnew();
@@ -256,6 +230,7 @@ int Serve(const CommandLine& line, LoadedConfig loaded) {
   LinkWait links(LinksOf(config), DescribeUnreadyLinks);
   if (named.Ready() && !AwaitLinks(links, config, *signals, manager)) return kExitDone;
   static_cast<void>(links.Look());
+  for (const std::string& warning : FindStartWarnings(config)) LogWarning(warning);
   if (!links.Ready()) {
     LogWarning(
         absl::StrCat(links.problems(), ", also after link_timeout: ringd serves without, and ",
@@ -263,6 +238,7 @@ int Serve(const CommandLine& line, LoadedConfig loaded) {
   }
   absl::StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(config, loaded.file);
   if (!daemon.ok()) return Fail(daemon.status());
+  (*daemon)->TellOfLinks(links.problems());
   const std::string& peer_address = (*daemon)->peer_address();
   absl::StatusOr<ReadyFile> ready =
       ReadyFile::Write(config.ready_file, config.socket, peer_address, config.node_name);
@@ -289,6 +265,9 @@ int CheckOnThisMachine(LoadedConfig loaded) {
   if (!status.ok()) problems.emplace_back(status.message());
   if (!problems.empty()) {
     return Complain(kExitFailed, absl::FailedPreconditionError(absl::StrJoin(problems, "\n")));
+  }
+  for (const std::string& warning : FindStartWarnings(loaded.config)) {
+    std::fprintf(stderr, "ringd: warning: %s\n", warning.c_str());
   }
   std::printf("the configuration is good (file: %s)\n",
               loaded.file.empty() ? "none" : loaded.file.c_str());

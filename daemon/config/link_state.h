@@ -19,6 +19,17 @@ std::vector<std::string> LinksOf(const Config& config);
 // are always ready. Does not block.
 std::string DescribeUnreadyLinks(const std::vector<std::string>& interfaces);
 
+// A network that an interface has an address in, as "10.1.0.0/24".
+struct InterfaceNetwork {
+  std::string interface;
+  std::string network;
+};
+// Of these interfaces, but link-local ones. Does not block.
+std::vector<InterfaceNetwork> NetworksOf(const std::vector<std::string>& interfaces);
+
+// Names the interfaces that share a network, of which the kernel would use one alone. Empty: none.
+std::string DescribeSharedNetworks(const std::vector<InterfaceNetwork>& networks);
+
 }  // namespace ringd
 
 #endif  // RINGD_DAEMON_CONFIG_LINK_STATE_H_

@@ -44,6 +44,8 @@ class Daemon {
 
   // More interfaces carry data than before: jobs to come use them. An error leaves them out.
   absl::Status UseLinks(const Config& config);
+  // What keeps interfaces from carrying data now, for ringctl; empty: nothing.
+  void TellOfLinks(const std::string& problems) { supervisor_->TellOfLinks(problems); }
 
   // Who is admitted; to be renewed for a Reload.
   std::shared_ptr<Admission> admission() { return listener_->admission(); }

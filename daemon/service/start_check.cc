@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/attach/admission.h"
 #include "daemon/config/host_port.h"
+#include "daemon/config/link_state.h"
 #include "daemon/supervisor/engine_program.h"
 #include "proto/base/errno_status.h"
 #include "proto/base/unique_fd.h"
@@ -127,6 +128,17 @@ std::vector<std::string> FindStartProblems(const Config& config) {
     add("ready_file", config.ready_file, CheckReadyFile(config.ready_file));
   }
   return problems;
+}
+
+std::vector<std::string> FindStartWarnings(const Config& config) {
+  std::vector<std::string> warnings;
+  const std::string shared = DescribeSharedNetworks(NetworksOf(LinksOf(config)));
+  if (!shared.empty()) {
+    warnings.push_back(absl::StrCat(
+        "data_interfaces: ", shared,
+        ": without rules that go by the source address the kernel sends all through one of them"));
+  }
+  return warnings;
 }
 
 }  // namespace ringd

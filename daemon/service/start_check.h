@@ -20,6 +20,9 @@ namespace ringd {
 // need not be there.
 std::vector<std::string> FindStartProblems(const Config& config);
 
+// What lets ringd start and is hardly meant so, in sentences. Does not block.
+std::vector<std::string> FindStartWarnings(const Config& config);
+
 // The address is one of this machine's. The port is left alone: a ringd that runs has it.
 absl::Status CheckPeerAddress(const std::string& address);
 

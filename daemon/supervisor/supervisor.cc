@@ -39,6 +39,11 @@ void Supervisor::Reload(const Config& config) {
   options_.config = config;
 }
 
+void Supervisor::TellOfLinks(const std::string& problems) {
+  const MutexLock lock(mutex_);
+  link_problems_ = problems;
+}
+
 absl::StatusOr<std::shared_ptr<EngineClient>> Supervisor::HandOver(absl::string_view token,
                                                                    const v1::JoinRequest& request,
                                                                    std::string& job_key) {
@@ -218,6 +223,7 @@ v1::StatusReply Supervisor::DescribeStatus(const Caller& caller, const std::stri
   reply.set_peer_address(options_.peer_address);
   reply.set_backend(options_.backend);
   reply.set_config_file(options_.config_file);
+  reply.set_link_problems(link_problems_);
   reply.set_arena_bytes_per_session(config.arena_bytes);
   reply.set_shows_users(caller.is_operator);
   if (!caller.is_operator) return reply;

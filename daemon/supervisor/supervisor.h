@@ -45,6 +45,8 @@ class Supervisor final : public EngineControl {
 
   // As Engine::Reload.
   void Reload(const Config& config) ABSL_LOCKS_EXCLUDED(mutex_);
+  // What keeps interfaces from carrying data, in words; empty: nothing.
+  void TellOfLinks(const std::string& problems) ABSL_LOCKS_EXCLUDED(mutex_);
   void CountRefusedAttach() noexcept { attaches_refused_.fetch_add(1, std::memory_order_relaxed); }
 
   [[nodiscard]] std::function<void()> Join(const Caller& caller, absl::string_view token,
@@ -126,6 +128,7 @@ class Supervisor final : public EngineControl {
   std::atomic<std::uint64_t> attaches_refused_{0};
   Mutex mutex_;
   SupervisorOptions options_ ABSL_GUARDED_BY(mutex_);
+  std::string link_problems_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ringd

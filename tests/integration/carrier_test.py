@@ -1,8 +1,9 @@
 """ringd starts before its interface has a carrier or an address, or is there: it waits, says so,
-takes it when it comes."""
+takes it when it comes. One that goes while ringd serves is told."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
@@ -95,6 +96,32 @@ def test_a_carrier_that_comes_late_is_taken(cluster: Cluster, line: ShapedLine) 
     first.expect_output("interfaces are ready: eth0")
     first.expect_output("all interfaces carry data for jobs to come")
     start_the_other_and_run_job(cluster, line)
+
+
+def test_a_carrier_that_goes_while_ringd_serves_is_told(cluster: Cluster, line: ShapedLine) -> None:
+    first = start(line, 0, cluster.folder)
+    cluster.nodes.append(first)
+    first.wait_until_ready()
+    assert "network" not in cluster.ringctl("status").stdout
+    set_carrier(line, 0, "down")
+    first.expect_output("eth0 has no carrier: jobs over several nodes fail where they need it")
+    wait_until(lambda: "eth0 has no carrier" in cluster.ringctl("status").stdout, "ringctl tells")
+    assert json.loads(cluster.ringctl("status", "--json").stdout)["link_problems"] == "eth0 has no carrier"
+    set_carrier(line, 0, "up")
+    first.expect_output("interfaces are ready: eth0")
+    wait_until(lambda: "no carrier" not in cluster.ringctl("status").stdout, "ringctl tells no more")
+    start_the_other_and_run_job(cluster, line)
+
+
+def test_two_interfaces_in_one_network_are_told(cluster: Cluster, line: ShapedLine) -> None:
+    inside = namespace(line, 0)
+    ip("-n", inside, "link", "add", "eth1", "type", "veth", "peer", "name", "far1")
+    ip("-n", inside, "addr", "add", line.address(0).rpartition(".")[0] + ".77/24", "dev", "eth1")
+    for end in ("eth1", "far1"):
+        ip("-n", inside, "link", "set", end, "up")
+    first = start(line, 0, cluster.folder, data_interfaces="eth0,eth1")
+    cluster.nodes.append(first)
+    first.expect_output("eth0 and eth1 are both in ")
 
 
 def test_a_ringd_that_waits_for_a_carrier_ends_when_it_is_told_to(cluster: Cluster, line: ShapedLine) -> None:

@@ -114,6 +114,9 @@ std::string RenderStatus(const v1::StatusReply& reply, const Look& look) {
     absl::StrAppend(&out, Line(label, text, look));
   };
   if (reply.state() == "draining") line("drain", DrainText(reply));
+  if (!reply.link_problems().empty()) {
+    line("network", Paint(CleanLine(reply.link_problems()), Colour::kYellow, look.colours));
+  }
   if (reply.engine_program_replaced()) {
     line("update",
          "ringd-engine has been replaced on disk; engines are the former one until ringd is "

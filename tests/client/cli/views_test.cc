@@ -70,6 +70,9 @@ TEST_CASE("RenderStatus: says what runs where, and no word of refusals if there 
   CHECK_THAT(text, !Contains("replaced"));
   reply.set_engine_program_replaced(true);
   CHECK_THAT(RenderStatus(reply, {}), Contains("ringd-engine has been replaced on disk"));
+  CHECK_THAT(text, !Contains("network"));
+  reply.set_link_problems("eth1 has no carrier");
+  CHECK_THAT(RenderStatus(reply, {}), Contains("  network         eth1 has no carrier\n"));
   CHECK_THAT(RenderStatus(reply, {}), Contains("1 attach refused, 0 sessions ended"));
   CHECK_THAT(RenderStatus(reply, {.colours = true}), Contains("\x1b[32mserving"));
 }

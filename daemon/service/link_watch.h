@@ -1,0 +1,46 @@
+// The network's interfaces while ringd serves.
+#ifndef RINGD_DAEMON_SERVICE_LINK_WATCH_H_
+#define RINGD_DAEMON_SERVICE_LINK_WATCH_H_
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "daemon/service/link_wait.h"
+#include "proto/base/clock.h"
+
+namespace ringd {
+
+// Has those used that carry data only now, and says in the log when one stops to, and when all do
+// again.
+//
+// Thread safety: one thread at a time. Blocks for no longer than `use` does.
+class LinkWatch {
+ public:
+  // Has jobs to come use all interfaces; an error says why they can't yet.
+  using Use = std::function<absl::Status()>;
+
+  // Borrows `links`, which has looked: what was ready then is in use.
+  LinkWatch(LinkWait& links, Use use)
+      : links_(links), use_(std::move(use)), are_used_(links.Ready()) {}
+
+  // To be called several times a second; looks once a second. True if problems() has changed.
+  bool Look(Clock::time_point now);
+
+  // What keeps interfaces from carrying data now, in words; empty if nothing does.
+  const std::string& problems() const noexcept { return links_.problems(); }
+
+ private:
+  void TakeNewcomers();
+
+  LinkWait& links_;
+  const Use use_;
+  bool are_used_;
+  Clock::time_point next_look_;
+  std::string trouble_;  // why they are not used yet
+};
+
+}  // namespace ringd
+
+#endif  // RINGD_DAEMON_SERVICE_LINK_WATCH_H_
