@@ -40,6 +40,12 @@ class ChunkClaims {
     return (word == 0 || Owns(word)) && Free(word) != 0;
   }
 
+  // True if a chunk is being reduced, of whichever occurrence.
+  static bool InWork(const SharedTensor& state) noexcept {
+    const std::uint64_t word = state.work.load(std::memory_order_relaxed);
+    return (word >> kClaimShift & ~word & ((std::uint64_t{1} << kClaimShift) - 1)) != 0;
+  }
+
   static constexpr std::uint64_t kAnyChunk = ~std::uint64_t{0};
 
   // Takes a chunk that nobody has: the first free one from `preferred` on, round and round, of

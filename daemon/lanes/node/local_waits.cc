@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "proto/shm/chunk_claims.h"
 #include "proto/shm/ordered_operation.h"
 
 namespace ringd {
@@ -136,13 +137,16 @@ LocalVerdict LocalWaits::Judge(const TensorView& copy, const InFlightTensor& ten
   }
   verdict.arrived = verdict.absent.empty();
   if (!verdict.arrived) return verdict;
-  // A member may have been stopped while it reduced a part.
+  // A member may have been stopped while it reduced a part. One with several threads says of one
+  // alone what it is at: if nobody says that it is at this one, it is one of those who are at any.
   if (copy.State().finished.load(std::memory_order_relaxed) > tensor.occurrence) return verdict;
+  std::vector<int> at_others;
   for (std::uint32_t m = 0; m < segment_.member_count(); ++m) {
-    if (segment_.Member(m).reducing.load(std::memory_order_relaxed) == tensor.tensor + 1) {
-      verdict.absent.push_back(static_cast<int>(m));
-    }
+    const std::uint32_t reducing = segment_.Member(m).reducing.load(std::memory_order_relaxed);
+    if (reducing == 0) continue;
+    (reducing == tensor.tensor + 1 ? verdict.absent : at_others).push_back(static_cast<int>(m));
   }
+  if (verdict.absent.empty() && ChunkClaims::InWork(copy.State())) verdict.absent = at_others;
   return verdict;
 }
 

@@ -15,6 +15,7 @@
 
 #include "proto/attach/handshake.h"
 #include "proto/base/unix_socket.h"
+#include "proto/shm/chunk_claims.h"
 #include "proto/shm/in_flight_index.h"
 #include "tests/daemon/lanes/node/local_job.h"
 #include "tests/daemon/lanes/rank_exchange/attached_rank.h"
@@ -135,6 +136,11 @@ TEST_CASE(
   REQUIRE(waiting.size() == 2);
   CHECK(waiting[0].arrived);
   CHECK(waiting[0].absent == std::vector<int>{1});
+  CHECK(job.group->MembersWithout("a") == std::vector<int>{1});
+  // Another of its threads has begun at another tensor since, and only that is said.
+  job.view.Member(1).reducing = 2;
+  CHECK(job.group->Waiting(kStart, kStart).empty());
+  REQUIRE(ChunkClaims(job.view.Tensor(0), 0, 2).Claim(0) == 0);
   CHECK(job.group->MembersWithout("a") == std::vector<int>{1});
   job.view.Tensor(0).finished = 1;
   CHECK(job.group->Waiting(kStart, kStart).empty());
