@@ -74,6 +74,8 @@ class EarlyMessagePool {
 class EarlyMessageList {
  public:
   bool empty() const noexcept { return head_ == nullptr; }
+  // The first one; the others are its `next`.
+  const EarlyMessage* first() const noexcept { return head_; }
   std::size_t size() const noexcept { return size_; }
   // The memory that the messages take.
   std::size_t taken_bytes() const noexcept { return taken_bytes_; }

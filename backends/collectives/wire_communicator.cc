@@ -244,10 +244,12 @@ bool WireCommunicator::IsLate(OperationId id) const noexcept {
 void WireCommunicator::HoldEarly(const MessageHeader& header,
                                  std::span<const std::byte> payload) noexcept {
   if (early_count_ >= kMaxEarlyMessages || early_bytes_ >= kMaxEarlyBytes) {
-    const NodeIndex source(header.source);
-    FailAll(
-        CollectiveOutcome::kDisagreement, source,
-        absl::InternalError(absl::StrCat("node ", header.source, " sends more ahead than it may")));
+    // Whoever comes next may be ahead as it may be.
+    const NodeIndex source = FarthestAhead(early_count_ >= kMaxEarlyMessages);
+    FailAll(CollectiveOutcome::kDisagreement, source,
+            absl::InternalError(
+                absl::StrCat(NodeNameOf(spec_, static_cast<std::size_t>(source.value())),
+                             " sends more ahead than it may")));
     return;
   }
   ++early_count_;
@@ -255,6 +257,19 @@ void WireCommunicator::HoldEarly(const MessageHeader& header,
   EarlyMessage* const message = pool_.Copy(header, payload);
   early_bytes_ += message->taken_bytes;
   early_[header.operation].PushBack(message);
+}
+
+NodeIndex WireCommunicator::FarthestAhead(bool by_number) const {
+  std::vector<std::size_t> held(traffic_.size());
+  for (const auto& [id, messages] : early_) {
+    for (const EarlyMessage* message = messages.first(); message != nullptr;
+         message = message->next) {
+      held[static_cast<std::size_t>(message->header.source)] +=
+          by_number ? 1 : message->taken_bytes;
+    }
+  }
+  const auto most = std::max_element(held.begin(), held.end());
+  return NodeIndex(static_cast<std::int32_t>(most - held.begin()));
 }
 
 void WireCommunicator::RetireEarlyUpTo(OperationId id) noexcept {

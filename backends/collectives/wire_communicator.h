@@ -86,6 +86,8 @@ class WireCommunicator final : public Communicator {
 
   bool IsLate(OperationId id) const noexcept;
   void HoldEarly(const MessageHeader& header, std::span<const std::byte> payload) noexcept;
+  // Of whose early messages most is held: of their number or of their memory.
+  NodeIndex FarthestAhead(bool by_number) const;
   void RetireEarlyUpTo(OperationId id) noexcept;
   void FailAll(CollectiveOutcome outcome, NodeIndex culprit, absl::Status cause) noexcept;
   void Complete(Operation& operation) noexcept;

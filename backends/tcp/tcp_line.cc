@@ -126,7 +126,12 @@ void TcpLine::OnPeerLeft() noexcept {
 }
 
 void TcpLine::NoteEnd(const TcpConnection& connection) noexcept {
-  if (connection.ended()) Fail(connection.end());
+  if (!connection.ended()) return;
+  // A node that has left in order drops what had not come up there, without a word on that. What it
+  // took leave on stays until it goes itself.
+  const bool is_leftover = peer_left_ && !connection.peer_left();
+  if (is_leftover && absl::IsUnavailable(connection.end())) return;
+  Fail(connection.end());
 }
 
 void TcpLine::Fail(const absl::Status& why) noexcept {

@@ -51,6 +51,7 @@ v1::NodeMessage ToProto(const NodeMeasurements& measurements) {
     entry->set_samples(seen.samples);
   }
   for (const TensorReadiness& ready : measurements.readiness) {
+    if (out.readiness_size() == kMaxTensors) break;
     if (!IsTold(ready.offset)) continue;
     v1::TensorReadiness* entry = out.add_readiness();
     entry->set_tensor(ready.tensor);

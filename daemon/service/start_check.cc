@@ -135,7 +135,7 @@ std::vector<std::string> FindStartWarnings(const Config& config) {
   const std::string shared = DescribeSharedNetworks(NetworksOf(LinksOf(config)));
   if (!shared.empty()) {
     warnings.push_back(absl::StrCat(
-        "data_interfaces: ", shared,
+        "peer_interface and data_interfaces: ", shared,
         ": without rules that go by the source address the kernel sends all through one of them"));
   }
   return warnings;

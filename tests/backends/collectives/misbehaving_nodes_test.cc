@@ -95,6 +95,25 @@ TEST_CASE("WireCommunicator: a flood of messages ahead fails before it takes a g
   CHECK(taken < (std::size_t{1} << 30));
 }
 
+TEST_CASE("WireCommunicator: who is farthest ahead is named, not who comes when it is too much") {
+  FakeNetwork network(3, {}, 1);
+  MessageHeader header;
+  header.wire_id = 7;
+  header.source = 2;
+  header.destination = 1;
+  const auto send = [&](std::int32_t source) {
+    header.source = source;
+    header.operation.sequence += 1;
+    network.at(1).OnMessage(header, {});
+  };
+  send(0);
+  const std::size_t most = kMaxInFlightOperations * std::size_t{FlatAllReduce::kMaxNodes};
+  for (std::size_t held = 1; held < most; ++held) send(2);
+  REQUIRE(network.at(1).health().ok());
+  send(0);  // no farther ahead than it may be
+  CHECK(network.at(1).health() == absl::InternalError("node 2 sends more ahead than it may"));
+}
+
 TEST_CASE("WireCommunicator: whatever a node sends, nothing is written outside of the buffer") {
   for (unsigned seed = 1; seed <= 200; ++seed) {
     std::mt19937 random(seed);

@@ -91,6 +91,18 @@ TEST_CASE("TCP: a connection that ends is the loss of its node, named with its a
   AddOnBothNodes(world, 0);
 }
 
+TEST_CASE("TCP: what a node that has left drops unused is not its loss") {
+  BackendWorld world(BackendKind::kTcp, 2);
+  Victim victim(world);
+  victim.peers[0]->SayGoodbye();
+  for (int i = 0; i < 1000; ++i) world.Step();
+  victim.peers[1]->Hang();
+  for (int i = 0; i < 1000; ++i) world.Step();
+  CHECK(victim.communicator->health().ok());
+  victim.peers[0]->Hang();
+  CHECK(victim.Fails());
+}
+
 TEST_CASE(
     "TCP: a communicator that closes says goodbye, and its connections stay until the other's "
     "closes") {

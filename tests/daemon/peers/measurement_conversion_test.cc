@@ -34,6 +34,11 @@ TEST_CASE("Measurements: what a job's standstill of days makes of them is not to
   REQUIRE(back.ok());
   CHECK(back->link == std::vector(1, Some().link[1]));
   CHECK(back->readiness == std::vector(1, Some().readiness[0]));
+  // A job may have learned more names than a message may have.
+  measurements.readiness.assign(65'537, Some().readiness[0]);
+  const auto most = FromProto(ToProto(measurements).measurements());
+  REQUIRE(most.ok());
+  CHECK(most->readiness.size() == 65'536);
 }
 
 TEST_CASE("Measurements: what no sound peer sends is refused") {
