@@ -18,6 +18,10 @@ constexpr int kLateFillFactor = 10;
 // How often a suspect bucket is looked at again.
 constexpr nanoseconds kCheckInterval = std::chrono::milliseconds(5);
 
+// Longer than a validation between two epochs, in which only its own tensors return.
+constexpr std::chrono::minutes kOutOfUseTime{10};
+constexpr std::uint64_t kOutOfUseSteps = 1000;
+
 }  // namespace
 
 NodeBucket::NodeBucket(const ScheduledBucket& scheduled, std::vector<TensorHandle> tensors)
@@ -79,6 +83,15 @@ std::optional<BreakReason> NodeBucket::Overdue(
   const bool long_enough = now - *blocked_since_ >= config.blocked_patience &&
                            waited >= usual_fill_ * kBlockedFillFactor;
   return long_enough ? std::optional(BreakReason::kBlocked) : std::nullopt;
+}
+
+bool NodeBucket::IsOutOfUse(TimePoint now, std::uint64_t steps) {
+  if (!used_at_ || filled_ > 0 || used_started_ != started_) {
+    used_started_ = started_;
+    used_step_ = steps;
+    used_at_ = now;
+  }
+  return now - *used_at_ >= kOutOfUseTime && steps - used_step_ >= kOutOfUseSteps;
 }
 
 std::optional<TimePoint> NodeBucket::NextCheck(const NodeSchedulerConfig& config) const {

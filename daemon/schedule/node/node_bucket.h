@@ -51,6 +51,10 @@ class NodeBucket {
   // lack a tensor are blocked.
   std::optional<BreakReason> Overdue(TimePoint now, const NodeSchedulerConfig& config,
                                      const std::function<bool(TensorHandle)>& is_blocked);
+  // Whether no occurrence has begun here for very long, in time and in steps, of which there have
+  // been `steps`: its tensors are those of a model that is not trained any more. To be asked now
+  // and then.
+  bool IsOutOfUse(TimePoint now, std::uint64_t steps);
   // When Overdue has to be asked next; nullopt while nothing waits here.
   std::optional<TimePoint> NextCheck(const NodeSchedulerConfig& config) const;
 
@@ -72,6 +76,11 @@ class NodeBucket {
   TimePoint full_at_;
   std::optional<TimePoint> blocked_since_;
   std::optional<TimePoint> last_check_;
+
+  // What IsOutOfUse saw when the bucket was in use.
+  std::uint32_t used_started_ = 0;
+  std::uint64_t used_step_ = 0;
+  std::optional<TimePoint> used_at_;
 };
 
 }  // namespace ringd

@@ -12,6 +12,12 @@
 #include "daemon/schedule/node/tensor_table.h"
 
 namespace ringd {
+namespace {
+
+// How often buckets are looked at that may be out of use.
+constexpr std::uint64_t kStepsPerLook = 100;
+
+}  // namespace
 
 // ---- tensors ----------------------------------------------------------------------------------
 
@@ -194,9 +200,18 @@ void NodeScheduler::CountStep(NodeTensor& tensor, TimePoint now) {
     messages_at_step_start_ = messages;
     ++counters_.steps;
     step_start_ = now;
+    if (counters_.steps % kStepsPerLook == 0) WithdrawOutOfUse(now);
   }
   tensor.last_step = counters_.steps + 1;
   tensor.ready_offset.Add(now - step_start_);
+}
+
+// They would be planned for as long as the job lasts, as if they took the line in each step.
+void NodeScheduler::WithdrawOutOfUse(TimePoint now) {
+  for (auto& [channel, bucket] : buckets_) {
+    if (!bucket->IsOutOfUse(now, counters_.steps)) continue;
+    RequestBreak(*bucket, BreakReason::kWithdrawn, *bucket->tensors());
+  }
 }
 
 // ---- patience ---------------------------------------------------------------------------------

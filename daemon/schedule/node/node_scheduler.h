@@ -138,6 +138,7 @@ class NodeScheduler final : public OperationScheduler {
   void FailTensorNow(TensorHandle handle, absl::string_view error);
   void Send(NodeMessage message);
   void CountStep(NodeTensor& tensor, TimePoint now);
+  void WithdrawOutOfUse(TimePoint now);
   void EraseIfUnused(TensorHandle handle);
   bool AsScheduled(const NodeTensor& tensor) const;
   PendingTensor Describe(TensorHandle handle) const;

@@ -27,7 +27,7 @@ enum class BreakReason : std::uint8_t {
   kMeta = 0,       // a tensor came with another description, or local ranks disagree about it
   kBlocked = 1,    // ranks wait for something and do not submit the bucket's missing tensors
   kLate = 2,       // the bucket stays partly filled for very long although ranks are not blocked
-  kWithdrawn = 3,  // no local rank has the tensor registered
+  kWithdrawn = 3,  // no local rank has the tensor registered, or it has not come for very long
   kReplan = 4,     // the coordinator has a better plan; never sent by a node
 };
 inline constexpr int kBreakReasonCount = 5;
@@ -62,7 +62,7 @@ struct Break {
   BreakReason reason = BreakReason::kMeta;
   std::uint32_t started = 0;  // occurrences this node has started so far
   // kMeta: the tensors that came otherwise. kBlocked, kLate: the tensors that are missing.
-  // kWithdrawn: those that nobody has registered.
+  // kWithdrawn: those that nobody has registered, or all.
   std::vector<std::string> tensors;
 
   friend bool operator==(const Break&, const Break&) = default;

@@ -227,6 +227,51 @@ TEST_CASE("NodeScheduler: a tensor that nobody here knows is withdrawn from a ne
   CHECK(node.TakeMessage<Break>() == Break{1, BreakReason::kWithdrawn, 0, {"b"}});
 }
 
+TEST_CASE("NodeScheduler: a bucket that has been out of use for long is withdrawn, no other one") {
+  SchedulingNode node;
+  for (const char* name : {"a", "b", "c"}) node.scheduler.Intern(name);
+  node.Receive(Schedule{1, {Bucket(1, {"a", "b"}), Bucket(2, {"c"})}});
+  node.Ready("a");
+  node.Ready("b");
+  node.Take();
+  node.Finish({1, 0});
+  std::vector<Break> breaks;
+  std::uint32_t occurrence = 0;
+  const auto steps = [&](int count, milliseconds apart) {
+    for (int i = 0; i < count; ++i) {
+      node.now += apart;
+      node.Ready("c");
+      for (const Action& action : node.Take()) {
+        const auto* const sent = std::get_if<SendToCoordinator>(&action);
+        if (sent != nullptr) breaks.push_back(std::get<Break>(sent->message));
+      }
+      node.Finish({2, occurrence++});
+    }
+  };
+  SECTION("not for many quick steps") {
+    steps(5'000, milliseconds(10));
+    CHECK(breaks.empty());
+  }
+  SECTION("not for a few slow ones") {
+    steps(900, std::chrono::minutes(1));
+    CHECK(breaks.empty());
+  }
+  SECTION("but for many, and long") {
+    steps(1'300, std::chrono::seconds(1));
+    CHECK(breaks == std::vector{Break{1, BreakReason::kWithdrawn, 1, {"a", "b"}}});
+  }
+  SECTION("unless it is used again") {
+    for (int i = 0; i < 3; ++i) {
+      steps(900, std::chrono::seconds(1));
+      node.Ready("a");
+      node.Ready("b");
+      node.Take();
+      node.Finish({1, 1 + static_cast<std::uint32_t>(i)});
+    }
+    CHECK(breaks.empty());
+  }
+}
+
 TEST_CASE("NodeScheduler: the handle of a tensor that only a bucket named is used again after it") {
   SchedulingNode node;
   const TensorHandle a = node.scheduler.Intern("a");
