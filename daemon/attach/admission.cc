@@ -105,11 +105,7 @@ UserVerdict Admission::Ask(const PeerCredentials& peer) const {
   UserVerdict verdict;
   verdict.is_operator = IsOperatorAtSight(peer) || IsInOneOf(peer.uid, operators_);
   if (!AdmitsAtSight(peer) && !IsInOneOf(peer.uid, groups_)) {
-    // A database that does not answer looks the same: of groups there is nothing to be had then.
-    verdict.admitted = NotAdmitted(
-        FindUser(peer.uid).has_value()
-            ? DescribeUser(peer.uid)
-            : absl::StrCat("uid ", peer.uid, ", which this node's user database does not know,"));
+    verdict.admitted = NotAdmitted(DescribeUser(peer.uid));
   }
   return verdict;
 }

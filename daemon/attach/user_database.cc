@@ -80,7 +80,7 @@ std::vector<gid_t> GroupsOf(const UserEntry& user) {
 std::string DescribeUser(uid_t uid) {
   const std::optional<UserEntry> user = FindUser(uid);
   return user.has_value() ? absl::StrCat("user ", user->name, " (uid ", uid, ")")
-                          : absl::StrCat("uid ", uid);
+                          : absl::StrCat("uid ", uid, " (unknown to this node's user database)");
 }
 
 bool IsInOneOf(uid_t uid, const std::set<gid_t>& groups) {

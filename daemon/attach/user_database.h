@@ -31,7 +31,8 @@ std::vector<gid_t> GroupsOf(const UserEntry& user);
 // True if the database has the user in one of `groups`.
 bool IsInOneOf(uid_t uid, const std::set<gid_t>& groups);
 
-// "user alice (uid 1001)", or "uid 1001" of one without a name.
+// "user alice (uid 1001)", or "uid 1001 (unknown to this node's user database)": it has no such
+// user, and so no groups of his, or does not answer.
 std::string DescribeUser(uid_t uid);
 
 }  // namespace ringd
