@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "proto/base/unix_socket.h"
 #include "tests/count_descriptors.h"
 
@@ -138,6 +139,28 @@ TEST_CASE("EngineProcess: a program that can't be run is an error with the file 
                                                path + ": No such file or directory"));
   CHECK(CountDescriptors() == before);
   ::unlink(path);
+}
+
+TEST_CASE("EngineProcess: where its user may have no more processes, that is the cause") {
+  if (::geteuid() != 0) return;  // only root may become the user whom the limit binds
+  constexpr uid_t kNobody = 65'534;
+  const auto program = EngineProgram::At("/bin/true");
+  REQUIRE(program.ok());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit none{0, 0};
+    if (::setrlimit(RLIMIT_NPROC, &none) != 0 || ::setuid(kNobody) != 0) ::_exit(2);
+    const auto engine = EngineProcess::Start(*program, {}, STDIN_FILENO);
+    const bool is_told =
+        absl::StartsWith(engine.status().message(),
+                         "the engine can't be started: start /bin/true: no more processes: ");
+    ::_exit(is_told ? 0 : 1);
+  }
+  REQUIRE(child > 0);
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
 }
 
 TEST_CASE("EngineProcess: starts what was opened, whatever its path leads to by then") {
