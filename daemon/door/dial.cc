@@ -1,5 +1,7 @@
 #include "daemon/door/dial.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -39,6 +41,12 @@ constexpr char kUnreachable[] =
 std::string Seconds(Clock::duration duration) {
   const auto tenths = std::chrono::round<std::chrono::duration<std::int64_t, std::deci>>(duration);
   return absl::StrCat(tenths.count() / 10, ".", tenths.count() % 10, " s");
+}
+
+// Whether a connection has something to tell, now: that it has been made, say.
+bool IsReady(int socket) noexcept {
+  pollfd ready{socket, POLLIN | POLLOUT, 0};
+  return ::poll(&ready, 1, 0) == 1;
 }
 
 }  // namespace
@@ -111,6 +119,10 @@ Dial::Progress Dial::Begin(Clock::time_point now, absl::string_view own_name,
 }
 
 Dial::Progress Dial::TimeOut(Clock::time_point now) {
+  // The answer may have come while this thread did not run; the other side counts on it.
+  if (IsReady(socket_.get())) {
+    if (const Progress progress = Advance(now); progress != Progress::kConnecting) return progress;
+  }
   // An attempt for which there was hardly time says less than the one before.
   if (now - attempt_began_ < kPatience && !cause_.empty()) return TryLater(cause_, now);
   if (dialler_.has_value() && dialler_->challenged()) return TryLater(NobodyWaits(), now);

@@ -71,6 +71,9 @@ class Coordinator::Impl {
   // have not been confirmed yet.
   std::vector<std::shared_ptr<const KeptPlan>> kept_plans_;
   std::vector<KeptBucket> kept_buckets_;
+  // A job that is like none of them so long is another one; looking through all of them takes time.
+  static constexpr int kPeriodsToRecall = 64;
+  int periods_unlike_kept_ = 0;
   // How often a plan that a step's middle has cut in two may still be made anew.
   int rejoins_left_ = 0;
   // For each tensor in a channel, the epoch of its schedule. A node that announces it in an earlier

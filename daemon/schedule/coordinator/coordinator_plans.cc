@@ -103,7 +103,10 @@ std::vector<PlannedBucket> Coordinator::Impl::RecallPlan() {
         chosen = plan;
       }
     }
-    if (chosen == nullptr) return {};
+    if (chosen == nullptr) {
+      if (++periods_unlike_kept_ >= kPeriodsToRecall) kept_plans_.clear();
+      return {};
+    }
     kept_plans_.clear();
     kept_buckets_ = chosen->buckets;
   }

@@ -88,6 +88,21 @@ TEST_CASE("Coordinator: buckets that come in other steps are confirmed there") {
   CHECK(Names(std::get<Schedule>(messages[0]).buckets[0]) == std::vector<std::string>{"a", "b"});
 }
 
+TEST_CASE("Coordinator: a job that is like no kept plan for long gives them up") {
+  KeptPlan kept;
+  kept.buckets = {{Kept("a", milliseconds(1)), Kept("b", milliseconds(2))}};
+  const int periods = GENERATE(63, 64);
+  Two two(With({kept}));
+  for (int period = 0; period <= periods; ++period) {
+    for (int node = 0; node < 2; ++node) two.Announce(node, "sparse", Floats(8 + period));
+    CHECK(two.Flush().size() == 1);
+  }
+  two.AnnounceAll({"a", "b"});
+  two.Flush();
+  two.Announce(0, "a");
+  CHECK(two.Flush().size() == (periods < 64 ? 1 : 0));
+}
+
 TEST_CASE("Coordinator: of several kept plans the one that fits is taken") {
   KeptPlan other;
   other.buckets = {{Kept("a", milliseconds(1))}, {Kept("z", milliseconds(1))}};
