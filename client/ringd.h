@@ -20,7 +20,9 @@
  *   within one major version. Structures begin with struct_size, to be set to sizeof by the caller,
  *   and only grow, at their end. A program built with an older header works: the fields that it
  *   lacks count as 0. A library ignores fields that are newer than itself, and sets them to 0 in
- *   what it fills in: compare ringd_api_version().
+ *   what it fills in: compare ringd_api_version(). Zero a structure before its fields are set: a
+ *   ringd_tensor of before 1.4 has padding where there is a field now, so a program of that time
+ *   that left garbage there has to be built anew.
  */
 #ifndef RINGD_CLIENT_RINGD_H_
 #define RINGD_CLIENT_RINGD_H_
@@ -113,7 +115,8 @@ typedef uint64_t ringd_operation;
  * tests and waits succeed at once, as often as one likes. */
 #define RINGD_DONE UINT64_MAX
 
-/* Fields left 0 or NULL come from the environment, then from defaults. */
+/* Fields left 0 or NULL, and texts left empty but for the secret, come from the environment, then
+ * from defaults. */
 typedef struct {
   size_t struct_size;
   const char* socket; /* RINGD_SOCKET; default /run/ringd/ringd.sock */
@@ -129,7 +132,7 @@ typedef struct {
   int32_t local_size;
   const char*
       rendezvous;     /* RINGD_RENDEZVOUS; else MASTER_ADDR with RINGD_PEER_PORT (default 7117) */
-  const char* secret; /* RINGD_JOB_SECRET; empty is allowed */
+  const char* secret; /* RINGD_JOB_SECRET if NULL; empty: none */
   uint32_t start_timeout_ms; /* RINGD_START_TIMEOUT (seconds); default: the daemon's */
   /* RINGD_OPERATION_TIMEOUT (seconds); default, and 0: the daemon's, which has none unless set */
   uint32_t operation_timeout_ms;
@@ -184,6 +187,7 @@ typedef struct {
   /* Since 1.5. RINGD_DEVICE_MEMORY: in memory of a GPU, to be submitted by ringd_submit_on_stream.
    * The same on all ranks. */
   int32_t memory;
+  uint32_t unused; /* not read */
 } ringd_tensor;
 
 /* Since 1.4. */
@@ -196,6 +200,7 @@ typedef struct {
   uint32_t unused;      /* not read: padding until 1.5 */
   /* Since 1.5. RINGD_BY_NAME, or RINGD_BY_ORDER: see ringd_submit_in_order. The same on all. */
   int32_t matching;
+  uint32_t unused2; /* not read */
 } ringd_communicator_options;
 
 /* Since 1.4. */

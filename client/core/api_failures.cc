@@ -1,15 +1,25 @@
 #include "client/core/api_failures.h"
 
 #include <string>
+#include <utility>
 
 namespace ringd::client {
 namespace {
 
-// This thread's last failure. A function's static and not a global, so that a program that never
-// fails never makes one.
+// This thread's last failure; null: there was none. It outlives what takes it down with the thread:
+// on the main thread, exit handlers and the destructors of statics may fail after that.
+thread_local constinit std::string* last_error = nullptr;
+
+struct LastErrorOwner {
+  ~LastErrorOwner() { delete std::exchange(last_error, nullptr); }
+};
+
 std::string& LastError() {
-  thread_local std::string text;
-  return text;
+  if (last_error == nullptr) {
+    thread_local LastErrorOwner owner;
+    last_error = new std::string();
+  }
+  return *last_error;
 }
 
 ringd_status CodeOf(const absl::Status& status) noexcept {
@@ -27,7 +37,7 @@ ringd_status CodeOf(const absl::Status& status) noexcept {
 
 }  // namespace
 
-const char* LastErrorText() noexcept { return LastError().c_str(); }
+const char* LastErrorText() noexcept { return last_error == nullptr ? "" : last_error->c_str(); }
 
 ringd_status Report(const absl::Status& status) noexcept {
   if (status.ok()) return RINGD_OK;

@@ -59,6 +59,16 @@ struct StructureTraits<ringd_device_options> {
   static constexpr std::size_t kOldestBytes = 32;
 };
 
+// Padding at the end would become the next version's field, with garbage in it.
+#define RINGD_HAS_NO_TAIL(Type, last) \
+  static_assert(offsetof(Type, last) + sizeof(Type::last) == sizeof(Type))
+RINGD_HAS_NO_TAIL(ringd_options, is_interrupted);
+RINGD_HAS_NO_TAIL(ringd_place, daemon_version);
+RINGD_HAS_NO_TAIL(ringd_tensor, unused);
+RINGD_HAS_NO_TAIL(ringd_communicator_options, unused2);
+RINGD_HAS_NO_TAIL(ringd_communicator_place, node_index);
+#undef RINGD_HAS_NO_TAIL
+
 // No version's structure will be longer: the number was never set.
 inline constexpr std::size_t kMaxStructureBytes = 4096;
 

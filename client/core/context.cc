@@ -135,7 +135,7 @@ bool Context::StreamsAreDone(Clock::time_point deadline) {
 }
 
 void Context::EndPart(Farewell farewell, absl::string_view failure) {
-  if (part_ended_.exchange(true)) return;
+  if (part_ended_.exchange(true)) return AwaitLeft();
   const bool reachable = state_.phase() < SessionState::Phase::kLost;
   const bool leaves = farewell == Farewell::kLeave;
   const bool tells = reachable && (leaves || !failure.empty());
@@ -157,10 +157,21 @@ void Context::EndPart(Farewell farewell, absl::string_view failure) {
   if (local_operations_ != nullptr) local_operations_->GiveUp();
   node_lanes_.GiveUp();
   if (tells && !tells_first) tell();
+  {
+    const MutexLock lock(left_mutex_);
+    has_left_ = true;
+    left_changed_.NotifyAll();
+  }
   lifeline_.Stop();
   fork_guard_.ForgetLifeline();
   lifeline_.Hang();
   ReleaseStreams();
+}
+
+void Context::AwaitLeft() {
+  const Clock::time_point deadline = Clock::now() + kCloseDeadline;
+  const MutexLock lock(left_mutex_);
+  while (!has_left_ && left_changed_.WaitUntil(left_mutex_, deadline)) continue;
 }
 
 absl::Status Context::StartLifeline(const Options& options) {

@@ -72,7 +72,7 @@ class Context {
   // Ends this rank's part in the job: kLeave tells ringd so, kAbandon lets it look like a death, of
   // which all other ranks are told; if `failure` is not empty, as that, ringd_abandon_because's.
   // Calls under way return and later ones fail with kCancelled; arena memory stays. Blocks
-  // kCloseDeadline at most. Only the first call counts.
+  // kCloseDeadline at most. Only the first call counts; others wait until it has got so far.
   enum class Farewell : bool { kLeave, kAbandon };
   void EndPart(Farewell farewell, absl::string_view failure = {});
 
@@ -162,6 +162,8 @@ class Context {
     return unended_operations_ != nullptr && UnendedOperations::IsOne(operation);
   }
   absl::Status WaitForUnended(ringd_operation operation, std::int64_t timeout_ms);
+  // Until EndPart, in another thread, has got so far that nothing of this rank goes on.
+  void AwaitLeft();
   // Takes a ping out once it has been answered; keeps one that is late.
   absl::Status AwaitPing(std::uint64_t sequence, Clock::time_point deadline,
                          std::int64_t timeout_ms) ABSL_LOCKS_EXCLUDED(pings_mutex_);
@@ -297,6 +299,8 @@ class Context {
   RingdWatch watch_;
   RingdWatch call_watch_;
   bool has_woken_lost_ = false;  // of that thread, too: it has called WakeAll of a lost session
+  // A call has been without an answer just before.
+  std::atomic<Clock::time_point> asks_for_mismatches_from_{Clock::time_point::min()};
   Mutex pings_mutex_;
   // In flight when their callers' time was over: at most as many as threads have pinged at once.
   std::vector<std::uint64_t> late_pings_ ABSL_GUARDED_BY(pings_mutex_);
@@ -344,6 +348,9 @@ class Context {
   // Its thread uses what stands above, and stops first.
   Lifeline lifeline_;
   std::atomic<bool> part_ended_{false};
+  Mutex left_mutex_;
+  CondVar left_changed_;
+  bool has_left_ ABSL_GUARDED_BY(left_mutex_) = false;
 };
 
 }  // namespace ringd::client

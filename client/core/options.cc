@@ -37,6 +37,11 @@ std::string Text(const char* given, const GetEnvironment& get, const char* name)
   return given != nullptr && given[0] != '\0' ? given : Environment(get, name);
 }
 
+// Empty is an answer, too.
+std::string Secret(const char* given, const GetEnvironment& get) {
+  return given != nullptr ? given : Environment(get, "RINGD_JOB_SECRET");
+}
+
 absl::Status WrongVariable(const char* name, absl::string_view value, absl::string_view allowed) {
   return absl::InvalidArgumentError(absl::StrCat(name, "='", value, "': it must be ", allowed));
 }
@@ -165,7 +170,7 @@ absl::StatusOr<Options> ResolveOptions(const ringd_options* given_or_null,
   absl::StatusOr<std::string> rendezvous = ResolveRendezvous(given, *places, get);
   if (!rendezvous.ok()) return rendezvous.status();
   options.join.rendezvous = *std::move(rendezvous);
-  options.join.secret = Text(given.secret, get, "RINGD_JOB_SECRET");
+  options.join.secret = Secret(given.secret, get);
 
   absl::StatusOr<std::uint32_t> start_timeout = given.start_timeout_ms;
   if (*start_timeout == 0) start_timeout = Milliseconds(get, "RINGD_START_TIMEOUT");

@@ -89,9 +89,12 @@ grpc::Status FakeClientService::UnregisterTensors(grpc::ServerContext* context,
 grpc::Status FakeClientService::Leave(grpc::ServerContext* context, const v1::LeaveRequest* request,
                                       v1::LeaveReply*) {
   if (!Authentic(*context)) return {grpc::StatusCode::UNAUTHENTICATED, "no token"};
-  std::lock_guard lock(mutex_);
-  ++leaves_;
-  last_failure_ = request->failure();
+  {
+    std::lock_guard lock(mutex_);
+    ++leaves_;
+    last_failure_ = request->failure();
+  }
+  std::this_thread::sleep_for(leave_takes_);
   return grpc::Status::OK;
 }
 

@@ -25,6 +25,7 @@ class FakeClientService final : public v1::Client::Service {
   FakeClientService(const FakeRingdSettings& settings, FakeOperations* operations)
       : join_failure_(settings.join_failure),
         join_hangs_(settings.join_hangs),
+        leave_takes_(settings.leave_takes),
         rank_exchange_connections_(
             settings.rank_exchange == nullptr ? 0 : settings.rank_exchange->connection_count()),
         operations_(operations) {}
@@ -68,6 +69,7 @@ class FakeClientService final : public v1::Client::Service {
 
   const absl::Status join_failure_;
   const bool join_hangs_;
+  const std::chrono::milliseconds leave_takes_;
   const std::uint32_t rank_exchange_connections_;
   FakeOperations* const operations_;
   std::atomic<bool> stopping_{false};

@@ -32,6 +32,7 @@ struct FakeRingdSettings {
   absl::Status join_failure;
   // Join does not answer before the connection ends.
   bool join_hangs = false;
+  std::chrono::milliseconds leave_takes{0};
   // Not null: the first session is told, before it joins, of the rank exchange of this node as its
   // first member. Must outlive the FakeRingd.
   RankExchangeLinks::Node* rank_exchange = nullptr;

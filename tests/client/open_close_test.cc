@@ -108,6 +108,22 @@ TEST_CASE(
   CHECK(ringd.leave_calls() == (leaves ? 1 : 0));
 }
 
+TEST_CASE("Context: who leaves second waits until the first has left") {
+  FakeRingdSettings settings;
+  settings.leave_takes = std::chrono::milliseconds(300);
+  FakeRingd ringd(settings);
+  TestContext context(ringd);
+  const ringd_registration registration = context.RegisterFloats("x", 1);
+  float* data = context.Allocate<float>(1);
+  std::thread first([&] { ringd_leave(context); });
+  CHECK(Eventually([&] { return ringd.leave_calls() == 1; }));
+  CHECK((GENERATE(true, false) ? ringd_leave(context) : ringd_abandon(context)) == RINGD_OK);
+  ringd_operation later = 0;
+  CHECK(ringd_submit(context, registration, data, data, &later) == RINGD_CANCELLED);
+  first.join();
+  CHECK(ringd.leave_calls() == 1);
+}
+
 TEST_CASE("Context: why it abandons its job is told to ringd, as it can be told") {
   FakeRingd ringd;
   TestContext context(ringd);

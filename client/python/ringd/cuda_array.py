@@ -43,6 +43,7 @@ _NARROW_TYPES = {
     "float8_e4m3fn": DataType.FLOAT8_E4M3,
     "float8_e5m2": DataType.FLOAT8_E5M2,
 }
+_NARROW = frozenset(_NARROW_TYPES.values())
 # By DLPack's numbers for streams 0 could be either of CUDA's default streams; this is the one that
 # CUDA has for 0.
 _DEFAULT_STREAM = 1
@@ -145,10 +146,13 @@ def _described(array: _Array) -> str:
 
 
 def _interface_of(array: object, name: str) -> Mapping[str, Any] | None:
-    """Its ``__cuda_array_interface__``; None: it exports itself by DLPack."""
+    """Its ``__cuda_array_interface__``; None: it is to be taken by DLPack."""
     try:
         interface: Mapping[str, Any] = array.__cuda_array_interface__  # type: ignore[attr-defined]
-    except AttributeError:
+        # Some versions of PyTorch give bfloat16 the word of float16; DLPack has one for each.
+        if interface.get("typestr") == "<f2" and dlpack.has_dlpack(array):
+            return None
+    except (AttributeError, KeyError):  # PyTorch's own before 2.5 has no word for bfloat16 at all
         if dlpack.has_dlpack(array):
             return None
         raise InvalidArgumentError(
@@ -213,11 +217,10 @@ def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes:
 
 def _data_type_of(array: _Array, name: str, given: DataType | None) -> DataType:
     if given is not None:
-        if _BYTES[DataType(given)] != array.item_bytes:
-            raise InvalidArgumentError(
-                f"'{name}': elements of '{array.type_string}' are no {DataType(given).name}"
-            )
-        return DataType(given)
+        wanted = DataType(given)
+        if _BYTES[wanted] != array.item_bytes or not _may_be(array.type_string, wanted):
+            raise InvalidArgumentError(f"'{name}': elements of '{array.type_string}' are no {wanted.name}")
+        return wanted
     if array.type_string in _NARROW_TYPES:
         return _NARROW_TYPES[array.type_string]
     found = _DATA_TYPES.get(array.type_string[1:])
@@ -226,6 +229,16 @@ def _data_type_of(array: _Array, name: str, given: DataType | None) -> DataType:
             f"'{name}': elements of '{array.type_string}' can't be combined; data_type= says what they are"
         )
     return found
+
+
+def _may_be(type_string: str, wanted: DataType) -> bool:
+    """Whether elements of `wanted`'s size may be some: narrow types have no words of their own."""
+    if type_string in _NARROW_TYPES:
+        return _NARROW_TYPES[type_string] == wanted
+    order, kind, code = type_string[0], type_string[1], type_string[1:]
+    if order == ">" and code[1:] != "1":
+        return False
+    return _DATA_TYPES.get(code) == wanted or kind == "V" or (kind in "uif" and wanted in _NARROW)
 
 
 def _stream_of(interfaces: list[Mapping[str, Any] | None], name: str) -> int:

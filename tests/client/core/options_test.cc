@@ -110,7 +110,7 @@ TEST_CASE("Options: the caller comes before the variables, the variables before 
   given.local_rank = 0;
   given.local_size = 1;
   given.rendezvous = "given:2";
-  given.secret = "given-secret";
+  given.secret = GENERATE(as<const char*>{}, "given-secret", "");
   given.start_timeout_ms = 1;
   given.operation_timeout_ms = 2;
   given.fusion = "off";
@@ -122,7 +122,7 @@ TEST_CASE("Options: the caller comes before the variables, the variables before 
   CHECK(from_caller->join.job_id == "given-job");
   CHECK(from_caller->join.places == Places{1, 2, 0, 1});
   CHECK(from_caller->join.rendezvous == "given:2");
-  CHECK(from_caller->join.secret == "given-secret");
+  CHECK(from_caller->join.secret == given.secret);
   CHECK(from_caller->join.start_timeout_ms == 1);
   CHECK(from_caller->join.operation_timeout_ms == 2);
   CHECK(from_caller->join.fusion == "off");

@@ -137,6 +137,22 @@ def test_numpy_arrays_are_on_the_host_and_refused() -> None:
         reduce(numpy.zeros((2, 3), numpy.float32))
 
 
+def test_bfloat16_is_not_taken_for_float16_where_the_other_interface_says_so() -> None:
+    class LikePyTorch(ExportedArray):
+        @property
+        def __cuda_array_interface__(self) -> dict[str, Any]:
+            typestr = words[self.dtype]
+            return {"data": (0x1000, False), "shape": (2, 3), "typestr": typestr, "version": 2}
+
+        dtype = "bfloat16"
+
+    words: dict[str, str]
+    for words in {"bfloat16": "<f2"}, {}:
+        array = LikePyTorch(0x1000, (2, 3), code=BFLOAT, bits=16)
+        recorder, _ = reduce(array, stream=5)
+        assert recorder.specs[0].data_type == DataType.BFLOAT16
+
+
 @pytest.mark.parametrize("error", [BufferError("it needs a gradient"), ValueError("no such stream")])
 def test_why_a_maker_does_not_export_is_told(error: Exception) -> None:
     class Refuses(ExportedArray):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import struct
 
@@ -52,11 +53,63 @@ MISMATCHES = """
     run(main)
 """
 
+# The ranks describe a model's tensors each in its own way, and hear so one tensor after the other.
+MANY_MISMATCHES = """
+    import array
+    import os
+    import time
+
+    import ringd
+    from trainer import Trainer, run, say
+
+
+    def main():
+        trainer = Trainer()
+        count = 4 + trainer.rank
+        numbers = trainer.context.register([ringd.TensorSpec(f"t{i}", shape=(count,)) for i in range(4)])
+        values = array.array("f", [1.0] * count)
+        address = values.buffer_info()[0]
+        assert trainer.all_reduce("before") == trainer.size
+        say("described")
+        while not os.path.exists(os.environ["GO"]):
+            time.sleep(0.01)
+        operations = [trainer.context.submit(number, address, address) for number in numbers]
+        began = time.monotonic()
+        for operation in operations:
+            try:
+                trainer.context.wait(operation)
+            except ringd.InvalidArgumentError as error:
+                say("refused", text=str(error))
+        say("heard", seconds=time.monotonic() - began)
+        assert trainer.all_reduce("afterwards") == trainer.size
+
+
+    run(main)
+"""
+
 JOINS = """
     from trainer import Trainer, run
 
     run(Trainer)
 """
+
+
+def test_many_mismatches_are_told_soon_while_ringd_is_stopped(cluster: Cluster) -> None:
+    (node,) = cluster.start_nodes(1)
+    go = cluster.folder / "go"
+    job = start_trainers(cluster, MANY_MISMATCHES, [2], environment={"GO": str(go)})
+    wait_for_all(job.ranks, "described")
+    node.send(signal.SIGSTOP)
+    try:
+        go.touch()
+        # One answer is waited for, 5 s, and not one for each tensor.
+        for event in wait_for_all(job.ranks, "heard"):
+            assert event["seconds"] < 2 * 5
+    finally:
+        node.send(signal.SIGCONT)
+    for event in wait_for_all(job.ranks, "refused"):
+        expect_words(event["text"], "the ranks' descriptions differ", "can't say how")
+    job.expect_success()
 
 
 @pytest.mark.parametrize("layout", [[3], [2, 2]], ids=str)
