@@ -83,29 +83,14 @@ void RaiseDescriptorLimit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Waits until the interfaces can carry data, for link_timeout at most. False: ringd was told to
-// stop.
-bool AwaitLinks(LinkWait& links, const Config& config, const ProcessSignals& signals,
-                ServiceManager& manager) {
-  const Clock::time_point deadline = Clock::now() + config.link_timeout;
-  manager.Extend(std::chrono::ceil<std::chrono::seconds>(config.link_timeout) + kStartTime);
-  for (;;) {
-    if (const auto word = links.Look()) {
-      LogInfo(*word);
-      manager.Status(*word);
-    }
-    if (links.Ready() || Clock::now() >= deadline) return true;
-    const int signal = signals.Wait(kLook);
-    if (signal == SIGTERM || signal == SIGINT) return false;
-  }
-}
-
 // What a serving ringd goes by, and how it was asked for: SIGHUP reads that again.
 struct Serving {
   const CommandLine& line;
-  Config written;      // as loaded
-  Config config;       // complete (ResolveNetwork)
-  std::string status;  // for the service manager
+  Config written;                    // as loaded
+  Config config;                     // complete (ResolveNetwork)
+  std::string file;                  // from which; empty: none
+  std::string status;                // for the service manager
+  bool was_asked_to_reload = false;  // before it served
 };
 
 // On SIGHUP, at once.
@@ -116,11 +101,38 @@ void StartLogAnew() {
   }
 }
 
+// Waits until the interfaces can carry data, for link_timeout at most. False: ringd was told to
+// stop.
+bool AwaitLinks(LinkWait& links, Serving& serving, const ProcessSignals& signals,
+                ServiceManager& manager) {
+  const std::chrono::nanoseconds patience = serving.config.link_timeout;
+  const Clock::time_point deadline = Clock::now() + patience;
+  manager.Extend(std::chrono::ceil<std::chrono::seconds>(patience) + kStartTime);
+  for (;;) {
+    if (const auto word = links.Look()) {
+      LogInfo(*word);
+      manager.Status(*word);
+    }
+    if (links.Ready() || Clock::now() >= deadline) return true;
+    const int signal = signals.Wait(kLook);
+    if (signal == SIGTERM || signal == SIGINT) return false;
+    if (signal == SIGHUP) {
+      StartLogAnew();
+      serving.was_asked_to_reload = true;
+    }
+  }
+}
+
 // What SIGHUP reads, on a thread of its own.
-Reloader::Read BeginReload(const CommandLine& line, Daemon& daemon) {
-  return [line, current = daemon.admission()]() -> absl::StatusOr<Reloaded> {
+Reloader::Read BeginReload(const Serving& serving, Daemon& daemon) {
+  return [line = serving.line, file = serving.file,
+          current = daemon.admission()]() -> absl::StatusOr<Reloaded> {
     absl::StatusOr<LoadedConfig> loaded = LoadConfig(line, SystemConfigEnvironment());
     if (!loaded.ok()) return loaded.status();
+    // It may be being replaced just now; its absence is not its owner's word for the defaults.
+    if (loaded->file.empty() && !file.empty()) {
+      return absl::NotFoundError(absl::StrCat("configuration file ", file, " is not there"));
+    }
     absl::StatusOr<Admission> renewed = current->Renew(loaded->config);
     if (!renewed.ok()) return renewed.status();
     return Reloaded{*std::move(loaded), std::make_shared<Admission>(*std::move(renewed))};
@@ -158,12 +170,12 @@ void TakeOver(absl::StatusOr<Reloaded> reloaded, Daemon& daemon, Serving& servin
 
 // Returns when it is time to stop: after a drain, or at once.
 void RunUntilStopped(Daemon& daemon, Serving& serving, const ProcessSignals& signals,
-                     ServiceManager& manager, LinkWait& links) {
+                     ServiceManager& manager, LinkWatch& watch) {
   Clock::time_point drain_deadline = Clock::time_point::max();
   bool draining = false;
   Clock::time_point next_extension;
-  LinkWatch watch(links, [&] { return daemon.UseLinks(serving.config); });
-  Reloader reloader([&] { return BeginReload(serving.line, daemon); });
+  Reloader reloader([&] { return BeginReload(serving, daemon); });
+  if (serving.was_asked_to_reload) reloader.Ask(Clock::now());
   for (;;) {
     const int signal = signals.Wait(reloader.IsUnderWay() ? kReloadLook : kLook);
     const Clock::time_point now = Clock::now();
@@ -208,7 +220,7 @@ void ShutMemory() { ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); }
 
 int Serve(const CommandLine& line, LoadedConfig loaded) {
   ShutMemory();
-  Serving serving{line, loaded.config, std::move(loaded.config), ""};
+  Serving serving{line, loaded.config, std::move(loaded.config), std::move(loaded.file), ""};
   Config& config = serving.config;
   if (absl::Status status = StartLogging(config); !status.ok()) {
     return Complain(kExitFailed, status);
@@ -219,16 +231,17 @@ int Serve(const CommandLine& line, LoadedConfig loaded) {
     LogWarning(
         absl::StrCat("what is learned about jobs can't be kept (state_dir): ", status.message()));
   }
+  ReadyFile::RemoveStale(config.ready_file);
   RaiseDescriptorLimit();
   absl::StatusOr<ProcessSignals> signals = ProcessSignals::Take();
   if (!signals.ok()) return Fail(signals.status());
   ServiceManager manager;
   // Without an address there is nothing to resolve.
   LinkWait named(LinksOf(config), DescribeUnreadyLinks);
-  if (!AwaitLinks(named, config, *signals, manager)) return kExitDone;
+  if (!AwaitLinks(named, serving, *signals, manager)) return kExitDone;
   if (absl::Status status = ResolveNetwork(config); !status.ok()) return Fail(status);
   LinkWait links(LinksOf(config), DescribeUnreadyLinks);
-  if (named.Ready() && !AwaitLinks(links, config, *signals, manager)) return kExitDone;
+  if (named.Ready() && !AwaitLinks(links, serving, *signals, manager)) return kExitDone;
   static_cast<void>(links.Look());
   for (const std::string& warning : FindStartWarnings(config)) LogWarning(warning);
   if (!links.Ready()) {
@@ -236,8 +249,12 @@ int Serve(const CommandLine& line, LoadedConfig loaded) {
         absl::StrCat(links.problems(), ", also after link_timeout: ringd serves without, and ",
                      "takes them when they are ready; until then jobs over several nodes fail"));
   }
-  absl::StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(config, loaded.file);
+  // Those that come during the start are taken afterwards.
+  const auto addresses = [used = LinksOf(config)] { return DescribeAddresses(used); };
+  const std::string used_addresses = addresses();
+  absl::StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(config, serving.file);
   if (!daemon.ok()) return Fail(daemon.status());
+  LinkWatch watch(links, addresses, used_addresses, [&] { return (*daemon)->UseLinks(); });
   (*daemon)->TellOfLinks(links.problems());
   const std::string& peer_address = (*daemon)->peer_address();
   absl::StatusOr<ReadyFile> ready =
@@ -248,7 +265,7 @@ int Serve(const CommandLine& line, LoadedConfig loaded) {
                        " on node ", config.node_name, ", other ringds at ", peer_address));
   serving.status = absl::StrCat("serving ", config.socket, ", other ringds at ", peer_address);
   manager.Ready(serving.status);
-  RunUntilStopped(**daemon, serving, *signals, manager, links);
+  RunUntilStopped(**daemon, serving, *signals, manager, watch);
   manager.Stopping("stopping");
   (*daemon)->Stop();
   LogInfo("stopped");

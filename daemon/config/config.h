@@ -42,11 +42,13 @@ struct Config {
   // host:port on which other ringds are served. Port 0: any, reported in ready_file and the log. An
   // empty host (":7117") is allowed beside peer_interface.
   std::string peer_address = "127.0.0.1:7117";
-  // Serve other ringds on this interface's first address instead of peer_address' host.
+  // Serve other ringds on this interface's addresses instead of peer_address' host.
   std::string peer_interface;
   // What other ringds are told to connect to. Empty: peer_address' host, or the node's name if that
   // is a wildcard.
   std::string advertised_host;
+  // No setting: what advertised_host stood for when ResolveNetwork needed it; numeric.
+  std::vector<std::string> advertised_addresses;
   // A file with the key that all ringds of a cluster share (daemon/door/cluster_key.h). Empty:
   // there is none.
   std::string cluster_key_file;

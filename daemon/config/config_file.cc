@@ -63,11 +63,12 @@ absl::StatusOr<std::string> ValueText(absl::string_view key, const toml::node& n
 absl::StatusOr<WrittenSettings> ReadConfigFile(const std::string& path) {
   errno = 0;
   std::ifstream file(path);
+  if (!file.is_open()) return ErrnoStatus(errno, absl::StrCat("configuration file ", path));
   std::ostringstream content;
-  if (!file || !(content << file.rdbuf())) {
-    // An empty file sets failbit on the copy; only the opening tells.
-    if (!file.is_open()) return ErrnoStatus(errno, absl::StrCat("configuration file ", path));
-    if (errno == EISDIR) return ErrnoStatus(errno, absl::StrCat("configuration file ", path));
+  errno = 0;
+  // An empty file sets failbit on the copy, as a failed read does; only errno tells.
+  if (!(content << file.rdbuf()) && errno != 0) {
+    return ErrnoStatus(errno, absl::StrCat("configuration file ", path));
   }
   const std::string text = content.str();
   const toml::parse_result result = toml::parse(text, path);

@@ -121,12 +121,19 @@ std::vector<std::string> KeepReachable(std::vector<std::string> addresses, bool 
 
 // Of an interface's addresses, the one by which other nodes know this one; else the first.
 std::string ChooseAddress(const std::vector<std::string>& candidates,
-                          const std::string& advertised_host) {
-  if (candidates.size() == 1) return candidates.front();
-  const std::vector<std::string> advertised = ResolveHost(advertised_host);
+                          const std::vector<std::string>& advertised) {
   const auto known = std::find_first_of(candidates.begin(), candidates.end(), advertised.begin(),
                                         advertised.end());
   return known == candidates.end() ? candidates.front() : *known;
+}
+
+std::vector<std::string> AddressesOf(const std::string& interface,
+                                     const std::vector<InterfaceAddress>& addresses) {
+  std::vector<std::string> found;
+  for (const InterfaceAddress& entry : addresses) {
+    if (entry.interface == interface) found.push_back(entry.address);
+  }
+  return found;
 }
 
 // An RDMA device is named with its port, an interface without one.
@@ -202,7 +209,22 @@ absl::Status ResolveNetwork(Config& config, absl::string_view rdma_devices) {
   if (config.data_interfaces.empty()) {
     config.data_interfaces = InterfacesOf(peer->host, *addresses);
   }
+  const auto is_one_of_several = [&](const std::string& name) {
+    return KeepReachable(AddressesOf(name, *addresses), true).size() > 1;
+  };
+  std::vector<std::string> interfaces = config.data_interfaces;
+  std::erase_if(interfaces, NamesPort);
+  if (interfaces.empty() || std::any_of(interfaces.begin(), interfaces.end(), is_one_of_several)) {
+    config.advertised_addresses = ResolveHost(config.advertised_host);
+  }
   return ChooseBackend(config, any_rdma);
+}
+
+std::vector<std::string> FindPeerHosts(const Config& config) {
+  if (config.peer_interface.empty()) return {};
+  const absl::StatusOr<std::vector<InterfaceAddress>> addresses = ListAddresses();
+  if (!addresses.ok()) return {};
+  return KeepReachable(AddressesOf(config.peer_interface, *addresses), true);
 }
 
 absl::StatusOr<std::vector<std::string>> FindDataHosts(const Config& config) {
@@ -212,7 +234,7 @@ absl::StatusOr<std::vector<std::string>> FindDataHosts(const Config& config) {
   std::vector<std::string> interfaces = config.data_interfaces;
   std::erase_if(interfaces, NamesPort);
   if (interfaces.empty()) {
-    const auto known = KeepReachable(ResolveHost(config.advertised_host), loopback_will_do);
+    const auto known = KeepReachable(config.advertised_addresses, loopback_will_do);
     if (!known.empty()) return std::vector{known.front()};
     return absl::NotFoundError(absl::StrCat("advertised_host '", config.advertised_host,
                                             "' stands for no address that other nodes can reach"));
@@ -221,16 +243,12 @@ absl::StatusOr<std::vector<std::string>> FindDataHosts(const Config& config) {
   if (!addresses.ok()) return addresses.status();
   std::vector<std::string> hosts;
   for (const std::string& name : interfaces) {
-    std::vector<std::string> candidates;
-    for (const InterfaceAddress& entry : *addresses) {
-      if (entry.interface == name) candidates.push_back(entry.address);
-    }
-    candidates = KeepReachable(std::move(candidates), loopback_will_do);
+    const auto candidates = KeepReachable(AddressesOf(name, *addresses), loopback_will_do);
     if (candidates.empty()) {
       return absl::NotFoundError(
           absl::StrCat("interface ", name, " has no address that other nodes can reach"));
     }
-    std::string host = ChooseAddress(candidates, config.advertised_host);
+    std::string host = ChooseAddress(candidates, config.advertised_addresses);
     if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) {
       hosts.push_back(std::move(host));
     }

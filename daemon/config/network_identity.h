@@ -21,7 +21,8 @@ bool IsRdmaDevice(absl::string_view name, absl::string_view rdma_devices = kRdma
 // Sets node_name, the host of peer_address (from peer_interface), advertised_host and
 // data_interfaces where they are empty, and backend where it is "auto"; what is set stays. An
 // address of no local interface leaves data_interfaces empty: serving on it will fail with a
-// better message.
+// better message. May ask a name server, also for advertised_addresses, which is set where
+// FindDataHosts needs it.
 //
 // One of data_interfaces may be an RDMA device ("mlx5_0", or "mlx5_0:2" for another port than the
 // first; `rdma_devices` is a folder as kRdmaDevices). Then "auto" is UCX, and transports at their
@@ -33,10 +34,14 @@ absl::Status ResolveNetwork(Config& config, absl::string_view rdma_devices = kRd
 
 // The numeric addresses on which other nodes reach this one's door for data: one for each of
 // data_interfaces, in their order, but for RDMA devices, which have none; without any, what
-// advertised_host stands for. The first one is the rank exchange's, too. `config` is complete
-// (ResolveNetwork). May ask a name server.
+// advertised_host stood for. The first one is the rank exchange's, too. `config` is complete
+// (ResolveNetwork). Does not block.
 //   kNotFound: there is none that other nodes could reach; the message names the interface.
 absl::StatusOr<std::vector<std::string>> FindDataHosts(const Config& config);
+
+// All addresses that peer_interface has now, but link-local ones; without one, none. Does not
+// block.
+std::vector<std::string> FindPeerHosts(const Config& config);
 
 }  // namespace ringd
 

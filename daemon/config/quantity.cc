@@ -64,8 +64,10 @@ std::optional<std::uint64_t> Parse(absl::string_view text, std::span<const Unit>
     double fraction = 0;
     if (!absl::SimpleAtod(number, &fraction)) return {};
     const double value = fraction * static_cast<double>(candidate.factor);
-    // 0.1s is not exact in binary: rounding to the unit's grain decides, not equality.
-    if (value > kLargest || std::abs(value - std::round(value)) > 1e-6) return {};
+    // 0.1s is not exact in binary: rounding to the unit's grain decides, not equality. Nor is 1.1h,
+    // of which a double has fewer digits behind the point.
+    const double tolerance = std::max(1e-6, value * 1e-15);
+    if (value > kLargest || std::abs(value - std::round(value)) > tolerance) return {};
     return static_cast<std::uint64_t>(std::llround(value));
   }
   return {};

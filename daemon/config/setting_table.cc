@@ -74,7 +74,7 @@ std::vector<Setting> MakeTable() {
       {"peer_address", Kind::kAddress, &C::peer_address,
        "host:port on which other ringds are served; port 0: any"},
       {"peer_interface", Kind::kText, &C::peer_interface,
-       "serve other ringds on this network interface's address, with peer_address' port"},
+       "serve other ringds on this network interface's addresses, with peer_address' port"},
       {"advertised_host", Kind::kText, &C::advertised_host,
        "which of this node's addresses other ringds are told, where an interface has several or "
        "peer_address is a wildcard; empty: peer_address' host"},

@@ -42,8 +42,9 @@ class Daemon {
   // Where other ringds reach this one, with the real port.
   const std::string& peer_address() const noexcept { return peer_address_; }
 
-  // More interfaces carry data than before: jobs to come use them. An error leaves them out.
-  absl::Status UseLinks(const Config& config);
+  // More interfaces carry data than before, or their addresses are others: jobs to come use them,
+  // and other ringds find this one there. An error leaves out what is new. Does not block.
+  absl::Status UseLinks();
   // What keeps interfaces from carrying data now, for ringctl; empty: nothing.
   void TellOfLinks(const std::string& problems) { supervisor_->TellOfLinks(problems); }
 
@@ -68,6 +69,7 @@ class Daemon {
   // As NodeDrain::Apply; the listener asks.
   void ApplyDrain(bool draining);
   absl::Status StartParts(const Config& config, const std::string& config_file);
+  absl::Status ListenOnPeerInterface();
 
   Config config_;
   std::string peer_address_;

@@ -25,11 +25,17 @@ bool LinkWatch::Look(Clock::time_point now) {
 }
 
 void LinkWatch::TakeNewcomers() {
-  if (are_used_ || !links_.Ready()) return;
+  if (!links_.Ready()) return;
+  std::string addresses = addresses_();
+  if (are_used_ && addresses == used_) return;
   // An address that has just come may have to wait for the kernel (IPv6 looks for duplicates).
   const absl::Status status = use_();
-  are_used_ = status.ok();
-  if (!are_used_ && status.message() != trouble_) {
+  if (status.ok()) {
+    if (are_used_) LogInfo(absl::StrCat("the interfaces have other addresses: ", addresses));
+    are_used_ = true;
+    used_ = std::move(addresses);
+    trouble_.clear();
+  } else if (status.message() != trouble_) {
     trouble_ = std::string(status.message());
     LogError(absl::StrCat("these interfaces are not used yet: ", trouble_));
   }

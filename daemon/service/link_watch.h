@@ -12,18 +12,24 @@
 
 namespace ringd {
 
-// Has those used that carry data only now, and says in the log when one stops to, and when all do
-// again.
+// Has those used that carry data only now, or have other addresses than before, and says in the log
+// when one stops to carry any, and when all do again.
 //
 // Thread safety: one thread at a time. Blocks for no longer than `use` does.
 class LinkWatch {
  public:
   // Has jobs to come use all interfaces; an error says why they can't yet.
   using Use = std::function<absl::Status()>;
+  // Which addresses they have (DescribeAddresses).
+  using Addresses = std::function<std::string()>;
 
-  // Borrows `links`, which has looked: what was ready then is in use.
-  LinkWatch(LinkWait& links, Use use)
-      : links_(links), use_(std::move(use)), are_used_(links.Ready()) {}
+  // Borrows `links`, which has looked: what was ready then is in use, at the addresses `used`.
+  LinkWatch(LinkWait& links, Addresses addresses, std::string used, Use use)
+      : links_(links),
+        addresses_(std::move(addresses)),
+        use_(std::move(use)),
+        are_used_(links.Ready()),
+        used_(std::move(used)) {}
 
   // To be called several times a second; looks once a second. True if problems() has changed.
   bool Look(Clock::time_point now);
@@ -35,8 +41,10 @@ class LinkWatch {
   void TakeNewcomers();
 
   LinkWait& links_;
+  const Addresses addresses_;
   const Use use_;
   bool are_used_;
+  std::string used_;  // addresses
   Clock::time_point next_look_;
   std::string trouble_;  // why they are not used yet
 };

@@ -15,8 +15,10 @@ namespace ringd {
 // Ownership: the destructor removes the file.
 class ReadyFile {
  public:
-  // Writes beside `path` and renames, so that a reader sees the whole or nothing. An empty path: no
-  // file.
+  // Removes what a ringd that has gone without a word has left at `path`.
+  static void RemoveStale(const std::string& path);
+  // Writes beside `path` and renames, so that a reader sees the whole or nothing; everybody may
+  // read it. An empty path: no file.
   static absl::StatusOr<ReadyFile> Write(const std::string& path, const std::string& socket,
                                          const std::string& peer_address,
                                          const std::string& node_name);

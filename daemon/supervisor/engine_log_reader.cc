@@ -69,7 +69,8 @@ void EngineLogReader::TakeLine(absl::string_view line, Clock::time_point now) {
   } else if (record->level >= LogLevel::kError) {
     Remember(record->message);
   }
-  if (!limiter_.Pass(now).has_value()) {
+  if (!limiter_.Pass(now).has_value() ||
+      (of_user_ != nullptr && !of_user_->Pass(now).has_value())) {
     ++held_back_;
     return;
   }
@@ -90,9 +91,10 @@ void EngineLogReader::Remember(absl::string_view message) {
 }
 
 void EngineLogReader::TellHeldBack() {
-  LogWarning(absl::StrCat(held_back_, " lines of this engine are left out: it writes more than ",
-                          kLines, " in ", kPeriod.count(), " s"),
-             {.engine = engine_});
+  LogWarning(
+      absl::StrCat(held_back_, " lines of this engine are left out: it, or its user's ",
+                   "engines together, write more than ", kLines, " in ", kPeriod.count(), " s"),
+      {.engine = engine_});
   held_back_ = 0;
 }
 

@@ -17,8 +17,8 @@ namespace ringd {
 
 // Records keep their level, fields and time; all other lines, which are what vendors' libraries and
 // the C library print, become errors. Each is marked with the engine's pid. All of it is input:
-// lines are cut at kMaxEngineLogLine, those above kLines in kPeriod are counted and left out, and a
-// time that can't be true is replaced.
+// lines are cut at kMaxEngineLogLine, those above kLines in kPeriod, of this engine or of all of
+// its user's, are counted and left out, and a time that can't be true is replaced.
 //
 // Thread safety: none, one thread at a time. Writes with Log, and waits as that does.
 class EngineLogReader {
@@ -29,6 +29,9 @@ class EngineLogReader {
   static constexpr std::size_t kMostShown = 400;
 
   explicit EngineLogReader(pid_t engine) : engine_(engine) {}
+
+  // What all engines of its user share; outlives this. Null, as at first: it has none.
+  void Share(LogLimiter* of_user) noexcept { of_user_ = of_user; }
 
   // Logs the lines that these bytes complete.
   void Take(absl::string_view bytes, Clock::time_point now);
@@ -47,6 +50,7 @@ class EngineLogReader {
 
   const pid_t engine_;
   LogLimiter limiter_{kLines, kPeriod};
+  LogLimiter* of_user_ = nullptr;
   std::uint64_t held_back_ = 0;  // and not told yet
   std::string partial_;          // the begin of a line, at most kMaxEngineLogLine
   std::string last_line_;

@@ -55,6 +55,14 @@ std::uint64_t EngineLogs::Add(pid_t pid, UniqueFd pipe) {
   return log;
 }
 
+void EngineLogs::BelongsTo(std::uint64_t log, uid_t uid) {
+  const MutexLock lock(mutex_);
+  const auto found = sources_.find(log);
+  if (found == sources_.end()) return;
+  found->second.reader.Share(
+      &users_.try_emplace(uid, EngineLogReader::kLines, EngineLogReader::kPeriod).first->second);
+}
+
 std::string EngineLogs::Finish(std::uint64_t log) {
   const MutexLock lock(mutex_);
   const auto found = sources_.find(log);

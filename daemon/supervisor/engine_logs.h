@@ -36,6 +36,8 @@ class EngineLogs {
   // Reads `pipe`, which must not block, as that of the engine with this pid. Returns a number that
   // stands for it and is never used again: pids are.
   std::uint64_t Add(pid_t pid, UniqueFd pipe) ABSL_LOCKS_EXCLUDED(mutex_);
+  // From now on it is one of this user's, whose engines have one limit of lines together.
+  void BelongsTo(std::uint64_t log, uid_t uid) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Once an engine has ended: logs what is left in its pipe and forgets it. Returns its last line
   // as LastLine does.
@@ -59,6 +61,7 @@ class EngineLogs {
 
   const WakingEpoll epoll_;  // woken at the end
   Mutex mutex_;
+  std::map<uid_t, LogLimiter> users_ ABSL_GUARDED_BY(mutex_);
   std::map<std::uint64_t, Source> sources_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t next_ ABSL_GUARDED_BY(mutex_) = 1;
   std::thread thread_;

@@ -216,10 +216,8 @@ void Engines::Reload(const Config& config) {
   for (const auto& [number, engine] : serving_) engine->Reload(reload);
 }
 
-void Engines::UseAddresses(const Config& config, const std::string& wire_address,
-                           const std::string& exchange_address) {
+void Engines::UseAddresses(const std::string& wire_address, const std::string& exchange_address) {
   const MutexLock lock(mutex_);
-  options_.config = config;
   options_.wire_address = wire_address;
   options_.exchange_address = exchange_address;
 }

@@ -95,8 +95,8 @@ class Engines final : private EngineOwner {
   // (Setting::reloaded).
   void Reload(const Config& config) ABSL_LOCKS_EXCLUDED(mutex_);
   // For engines to come: as in the options.
-  void UseAddresses(const Config& config, const std::string& wire_address,
-                    const std::string& exchange_address) ABSL_LOCKS_EXCLUDED(mutex_);
+  void UseAddresses(const std::string& wire_address, const std::string& exchange_address)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // While it drains, new jobs are refused here and at the door, at one moment: a join comes before
   // it, and its engine is told of the drain, or after it.
   void SetDraining(bool draining) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -123,6 +123,7 @@ class Engines final : private EngineOwner {
     Client engine;
     std::uint64_t log = 0;
     bool spawned = false;
+    bool log_has_user = false;
     EngineWatchdog watchdog;
     Clock::time_point kill_at = Clock::time_point::max();
     Clock::time_point cut_at = Clock::time_point::max();

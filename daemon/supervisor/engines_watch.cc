@@ -116,6 +116,7 @@ void Engines::LookAtLife(Watched& watched, Clock::time_point now) {
   EngineClient& engine = *watched.engine;
   // One that stands ready says nothing.
   if (!engine.begun()) return;
+  if (!std::exchange(watched.log_has_user, true)) logs_->BelongsTo(watched.log, engine.uid());
   const EngineClient::Life life = engine.life();
   EngineWatchdog::Sight sight{.heartbeat = life.heartbeat,
                               .activity = life.activity,

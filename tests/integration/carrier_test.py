@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 
 from tests.integration.cluster import Cluster, Node
 from tests.integration.processes import wait_until
-from tests.integration.shaped_line import ShapedLine, ip
+from tests.integration.shaped_line import ShapedLine, configure, ip
 
 PROGRAM = """
     import sys
@@ -113,6 +114,24 @@ def test_a_carrier_that_goes_while_ringd_serves_is_told(cluster: Cluster, line: 
     start_the_other_and_run_job(cluster, line)
 
 
+def test_an_address_that_comes_while_ringd_serves_is_used(cluster: Cluster, line: ShapedLine) -> None:
+    inside, address = namespace(line, 0), line.address(0)
+    ip("-n", inside, "addr", "add", "10.99.0.1/24", "dev", "eth0", "noprefixroute")
+    ip("-n", inside, "addr", "del", f"{address}/24", "dev", "eth0")
+    first = start(line, 0, cluster.folder)
+    cluster.nodes.append(first)
+    first.wait_until_ready()
+    assert first.peer_address == "10.99.0.1:7117"
+    # As from a DHCP server that has changed its mind; or IPv4 after IPv6.
+    configure(inside, address, line.rate_mbit)
+    ip("-n", inside, "addr", "del", "10.99.0.1/24", "dev", "eth0")
+    first.expect_output(f"the interfaces have other addresses: eth0 {address}")
+    cluster.nodes.append(start(line, 1, cluster.folder))
+    cluster.nodes[1].wait_until_ready()
+    rendezvous = {"RINGD_RENDEZVOUS": f"{address}:7117"}
+    cluster.start_job(PROGRAM, [1, 1], environment=rendezvous).expect_success()
+
+
 def test_two_interfaces_in_one_network_are_told(cluster: Cluster, line: ShapedLine) -> None:
     inside = namespace(line, 0)
     ip("-n", inside, "link", "add", "eth1", "type", "veth", "peer", "name", "far1")
@@ -129,6 +148,20 @@ def test_a_ringd_that_waits_for_a_carrier_ends_when_it_is_told_to(cluster: Clust
     first = start(line, 0, cluster.folder)
     first.expect_output("waiting for interfaces: eth0 has no carrier")
     assert first.terminate() == 0
+
+
+def test_a_sighup_while_it_waits_for_a_carrier_is_heard(cluster: Cluster, line: ShapedLine) -> None:
+    set_carrier(line, 0, "down")
+    file = cluster.folder / "ringd.toml"
+    file.write_text("max_weight = 10\n")
+    first = start(line, 0, cluster.folder, config=file)
+    cluster.nodes.append(first)
+    first.expect_output("waiting for interfaces: eth0 has no carrier")
+    file.write_text("max_weight = 20\n")
+    first.send(signal.SIGHUP)
+    time.sleep(0.5)
+    set_carrier(line, 0, "up")
+    first.expect_output("SIGHUP: settings taken over: max_weight")
 
 
 def test_an_interface_that_is_not_there_yet_is_waited_for(cluster: Cluster, line: ShapedLine) -> None:

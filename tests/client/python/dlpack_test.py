@@ -137,20 +137,15 @@ def test_numpy_arrays_are_on_the_host_and_refused() -> None:
         reduce(numpy.zeros((2, 3), numpy.float32))
 
 
-def test_bfloat16_is_not_taken_for_float16_where_the_other_interface_says_so() -> None:
+@pytest.mark.parametrize("words", [{"bfloat16": "<f2"}, {}], ids=["wrong word", "no word"])
+def test_bfloat16_is_what_dlpack_says_whatever_the_other_interface_does(words: dict[str, str]) -> None:
     class LikePyTorch(ExportedArray):
         @property
         def __cuda_array_interface__(self) -> dict[str, Any]:
-            typestr = words[self.dtype]
-            return {"data": (0x1000, False), "shape": (2, 3), "typestr": typestr, "version": 2}
+            return {"data": (0x1000, False), "shape": (2, 3), "typestr": words["bfloat16"], "version": 2}
 
-        dtype = "bfloat16"
-
-    words: dict[str, str]
-    for words in {"bfloat16": "<f2"}, {}:
-        array = LikePyTorch(0x1000, (2, 3), code=BFLOAT, bits=16)
-        recorder, _ = reduce(array, stream=5)
-        assert recorder.specs[0].data_type == DataType.BFLOAT16
+    recorder, _ = reduce(LikePyTorch(0x1000, (2, 3), code=BFLOAT, bits=16), stream=5)
+    assert recorder.specs[0].data_type == DataType.BFLOAT16
 
 
 @pytest.mark.parametrize("error", [BufferError("it needs a gradient"), ValueError("no such stream")])

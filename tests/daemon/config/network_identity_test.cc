@@ -105,7 +105,7 @@ TEST_CASE(
     "FindDataHosts: without an interface for data, the address by which others know the node") {
   Config config;
   config.data_interfaces = {"mlx5_0:1"};
-  config.advertised_host = "127.0.0.1";
+  config.advertised_addresses = {"127.0.0.1"};
   const auto hosts = FindDataHosts(config);
   REQUIRE(hosts.ok());
   CHECK(*hosts == std::vector<std::string>{"127.0.0.1"});

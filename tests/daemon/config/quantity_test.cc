@@ -42,6 +42,10 @@ TEST_CASE("ParseDuration: reads every unit, and 0 without one") {
   CHECK(ParseDuration("7ns").value() == nanoseconds(7));
   CHECK(ParseDuration("2min").value() == minutes(2));
   CHECK(ParseDuration("24h").value() == hours(24));
+  // Beyond what a double has digits for behind the point.
+  CHECK(ParseDuration("1.1h").value() == std::chrono::minutes(66));
+  CHECK(ParseDuration("0.27min").value() == std::chrono::milliseconds(16'200));
+  CHECK(ParseBytes("1.37TB").value() == 1'370'000'000'000);
   CHECK(ParseDuration("30").value() == seconds(30));
   CHECK(ParseDuration("0").value() == nanoseconds(0));
 }

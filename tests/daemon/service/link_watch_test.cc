@@ -22,13 +22,15 @@ struct Watched {
     static_cast<void>(links.Look());
   }
   LinkWatch Watch() {
-    return {links, [this] {
+    return {links, [this] { return addresses; }, addresses,
+            [this] {
               ++uses;
               return use;
             }};
   }
 
   std::string problems;
+  std::string addresses = "eth1 2001:db8::1";
   LinkWait links;
   absl::Status use;
   int uses = 0;
@@ -48,6 +50,25 @@ TEST_CASE("LinkWatch: what was ready when it began is used, and a loss and its e
   CHECK(watch.Look(now += kLater));
   CHECK(watch.problems().empty());
   CHECK(watched.uses == 0);
+}
+
+TEST_CASE("LinkWatch: has those used that have other addresses than before, until that succeeds") {
+  Watched watched("");
+  LinkWatch watch = watched.Watch();
+  Clock::time_point now = Clock::now();
+  watched.addresses = "eth1 10.0.0.1, eth1 2001:db8::1";
+  watched.problems = "eth1 has no carrier";
+  watch.Look(now);
+  CHECK(watched.uses == 0);
+  watched.problems = "";
+  watched.use = absl::NotFoundError("tentative");
+  watch.Look(now += kLater);
+  CHECK(watched.uses == 1);
+  watched.use = absl::OkStatus();
+  watch.Look(now += kLater);
+  CHECK(watched.uses == 2);
+  watch.Look(now += kLater);
+  CHECK(watched.uses == 2);
 }
 
 TEST_CASE("LinkWatch: has those used that come late, once, and tries again where that fails") {

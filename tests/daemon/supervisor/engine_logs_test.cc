@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -52,6 +53,26 @@ TEST_CASE("EngineLogs: lines of all engines come as they are written, marked") {
   CHECK(lines[2]["engine"] == 11);
   CHECK(logs->LastLine(a) == "three");
   CHECK(logs->LastLine(b) == "two");
+}
+
+TEST_CASE("EngineLogs: all engines of a user have one limit of lines, and others' have theirs") {
+  const CapturedLog log;
+  const auto logs = Create();
+  std::string lines;
+  for (std::uint32_t i = 0; i < EngineLogReader::kLines; ++i) lines += "line\n";
+  for (const auto& [pid, uid] : {std::pair(11, 1000), std::pair(12, 1000), std::pair(13, 1001)}) {
+    Pipe pipe = NewPipe();
+    const auto id = logs->Add(pid, std::move(pipe.reader));
+    logs->BelongsTo(id, static_cast<uid_t>(uid));
+    Write(pipe.writer, lines);
+    logs->Finish(id);
+  }
+  std::map<int, std::uint32_t> logged;
+  for (const auto& line : log.Lines()) {
+    if (line["message"] == "line") ++logged[line["engine"].get<int>()];
+  }
+  CHECK(logged ==
+        std::map<int, std::uint32_t>{{11, EngineLogReader::kLines}, {13, EngineLogReader::kLines}});
 }
 
 TEST_CASE("EngineLogs: Finish logs what is left, the unended line too, and tells the last one") {
