@@ -10,7 +10,7 @@ void LineAssembler::Append(absl::string_view bytes, std::string& out) {
     if (end == absl::string_view::npos) {
       absl::StrAppend(&partial_, bytes);
       if (partial_.size() >= kMaxLineBytes) {
-        absl::StrAppend(&out, prefix_, partial_, "\n");
+        absl::StrAppend(&out, prefix_, partial_, prefix_.empty() ? "" : "\n");
         partial_.clear();
       }
       return;

@@ -39,7 +39,11 @@ bool OutputSink::WaitUntilWritable() {
   for (;;) {
     const int ready = ::poll(polled, interrupt_ >= 0 ? 2 : 1, kGoesOnIntervalMs);
     if (ready > 0) return polled[0].revents != 0;
-    if ((ready < 0 && errno != EINTR) || !goes_on_()) return false;
+    if (ready < 0 && errno != EINTR) {
+      error_ = errno;
+      return false;
+    }
+    if (!goes_on_()) return false;
   }
 }
 

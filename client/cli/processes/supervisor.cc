@@ -164,11 +164,17 @@ class Supervisor {
     for (std::size_t i = 0; i < streams.size(); ++i) {
       if (polled[first_stream + i].revents != 0) Relay(*streams[i]);
     }
-    if (output_.broken() && stage_ == Stage::kRunning) {
-      outcome_.cause = RunOutcome::Cause::kOutputGone;
-      outcome_.output_error = output_.error();
-      BeginEnd(milliseconds(0));
-    }
+    // A write that has given up did so for a signal.
+    if (output_.broken() && output_.error() == 0) ReadSignals();
+    EndIfUnwritable(output_);
+    EndIfUnwritable(errors_);
+  }
+
+  void EndIfUnwritable(const OutputSink& sink) {
+    if (!sink.broken() || sink.error() == 0 || stage_ != Stage::kRunning) return;
+    outcome_.cause = RunOutcome::Cause::kOutputGone;
+    outcome_.output_error = sink.error();
+    BeginEnd(milliseconds(0));
   }
 
   // In the stream's log. One that can't be written any more costs the run nothing but that.

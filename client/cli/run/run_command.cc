@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -22,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/processes/guardian.h"
 #include "client/cli/processes/inherited.h"
+#include "client/cli/processes/output_sink.h"
 #include "client/cli/processes/signals.h"
 #include "client/cli/processes/supervisor.h"
 #include "client/cli/query/admin_client.h"
@@ -44,9 +46,17 @@ using std::chrono::seconds;
 constexpr seconds kDaemonStartTimeout{30};
 constexpr seconds kDaemonStopTimeout{3};
 constexpr seconds kCallTimeout{2};
+constexpr seconds kReportPatience{2};
 
 milliseconds Milliseconds(double in_seconds) {
   return std::chrono::duration_cast<milliseconds>(std::chrono::duration<double>(in_seconds));
+}
+
+// To standard error, as far as somebody reads it: who lets the run's output stand must not keep
+// ringctl, and the ringds that it is to stop.
+void Say(absl::string_view text) {
+  const Clock::time_point deadline = Clock::now() + kReportPatience;
+  OutputSink(STDERR_FILENO, -1, [deadline] { return Clock::now() < deadline; }).Write(text);
 }
 
 // `bytes` unpredictable bytes as hexadecimal digits.
@@ -99,7 +109,7 @@ class PrivateNodes {
     }
     if (folder_.empty()) return;
     if (keep_) {
-      std::fprintf(stderr, "ringctl: kept %s\n", folder_.c_str());
+      Say(absl::StrCat("ringctl: kept ", folder_, "\n"));
     } else {
       std::error_code ignored;
       std::filesystem::remove_all(folder_, ignored);
@@ -250,12 +260,16 @@ class ExitReporter {
     request.set_exit_code(end.end.exit_code);
     request.set_signal(end.end.signal);
     const auto node = static_cast<std::size_t>(end.rank / plan_.ranks_per_node);
-    threads_.emplace_back([request, socket = plan_.nodes[node].socket] {
-      const Clock::time_point deadline = Clock::now() + kCallTimeout;
-      // Best effort: without it the other ranks learn that the rank died, and not how.
-      auto client = AdminClient::Connect(socket, deadline);
-      if (client.ok()) static_cast<void>((*client)->ReportExit(request, deadline));
-    });
+    // Best effort: without it the other ranks learn that the rank died, and not how.
+    try {
+      threads_.emplace_back([request, socket = plan_.nodes[node].socket] {
+        const Clock::time_point deadline = Clock::now() + kCallTimeout;
+        auto client = AdminClient::Connect(socket, deadline);
+        if (client.ok()) static_cast<void>((*client)->ReportExit(request, deadline));
+      });
+    } catch (const std::system_error&) {
+      // Ranks often fail for want of threads.
+    }
   }
 
  private:
@@ -265,14 +279,19 @@ class ExitReporter {
 
 // Why the job has failed, as its ringds have it: of the ranks' processes those that were told of
 // the failure often end before the one that failed. Empty: nobody knows.
-std::string CauseOf(const JobPlan& plan) {
+std::string CauseOf(const JobPlan& plan, std::chrono::system_clock::time_point began) {
+  const std::chrono::duration<double> began_unix = began.time_since_epoch();
   for (const auto& node : plan.nodes) {
     const Clock::time_point deadline = Clock::now() + kCallTimeout;
     const auto client = AdminClient::Connect(node.socket, deadline);
     if (!client.ok()) continue;
     const auto jobs = (*client)->ListJobs(plan.job_id, /*ended=*/true, deadline);
-    // The latest of the name first.
-    if (jobs.ok() && jobs->jobs_size() > 0) return jobs->jobs(0).failure();
+    if (!jobs.ok()) continue;
+    // The latest of the name first. Others' may have it, too, and former runs.
+    for (const v1::Job& job : jobs->jobs()) {
+      if (job.uid() != ::geteuid() || job.started_unix_seconds() < began_unix.count()) continue;
+      return job.failure();
+    }
   }
   return "";
 }
@@ -306,18 +325,19 @@ int RunJob(const RunOptions& options, const JobPlan& plan, Guardian& guardian,
   supervisor.on_failure = [&](const RankEnd& end) { reporter.Report(end); };
   supervisor.on_early_end = supervisor.on_failure;
 
+  const auto began = std::chrono::system_clock::now();
   const absl::StatusOr<RunOutcome> outcome = RunRanks(commands, supervisor);
   for (const pid_t group : groups) guardian.ForgetGroup(group);
   if (!outcome.ok()) {
-    std::fprintf(stderr, "ringctl: %s\n", std::string(outcome.status().message()).c_str());
+    Say(absl::StrCat("ringctl: ", outcome.status().message(), "\n"));
     return kFailed;
   }
-  std::fputs(private_nodes.DescribeDead().c_str(), stderr);
+  std::string report = private_nodes.DescribeDead();
   if (outcome->cause == RunOutcome::Cause::kRankFailed) {
-    const std::string cause = CauseOf(plan);
-    if (!cause.empty()) std::fprintf(stderr, "ringctl: the job has failed: %s\n", cause.c_str());
+    const std::string cause = CauseOf(plan, began);
+    if (!cause.empty()) absl::StrAppend(&report, "ringctl: the job has failed: ", cause, "\n");
   }
-  std::fputs(SummarizeRun(*outcome, options.timeout_seconds).c_str(), stderr);
+  Say(absl::StrCat(report, SummarizeRun(*outcome, options.timeout_seconds)));
   return ExitCodeOf(*outcome);
 }
 

@@ -42,9 +42,7 @@ std::string Others(const RunOutcome& outcome, const RankEnd* except) {
 }
 
 // Of an output that is gone: otherwise it could not be written, to a full disk for instance.
-bool ReaderHasGone(const RunOutcome& outcome) {
-  return outcome.output_error == 0 || outcome.output_error == EPIPE;
-}
+bool ReaderHasGone(const RunOutcome& outcome) { return outcome.output_error == EPIPE; }
 
 std::string WhyOutputGone(const RunOutcome& outcome) {
   if (ReaderHasGone(outcome)) return "nobody reads the output any more";

@@ -5,6 +5,8 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,18 +15,22 @@
 namespace ringd::cli {
 
 absl::StatusOr<std::unique_ptr<NewFile>> NewFile::Create(const std::string& path) {
-  if (path == "-") return std::unique_ptr<NewFile>(new NewFile(path, "", stdout));
+  if (path == "-") return std::unique_ptr<NewFile>(new NewFile(path, "", "", stdout));
   struct stat there {};
   const bool is_there = ::stat(path.c_str(), &there) == 0;
   if (is_there && S_ISDIR(there.st_mode)) {
     return ErrnoStatus(EISDIR, absl::StrCat("write ", path));
   }
-  if (is_there && !S_ISREG(there.st_mode)) {
+  // Such as /dev/stdout. One that leads nowhere yet is made by opening it.
+  std::error_code error;
+  const bool is_link = std::filesystem::is_symlink(path, error);
+  const std::string target = is_link ? std::filesystem::canonical(path, error).string() : path;
+  if ((is_there && !S_ISREG(there.st_mode)) || target.empty()) {
     std::FILE* const file = std::fopen(path.c_str(), "we");
     if (file == nullptr) return ErrnoStatus(errno, absl::StrCat("write ", path));
-    return std::unique_ptr<NewFile>(new NewFile(path, "", file));
+    return std::unique_ptr<NewFile>(new NewFile(path, "", "", file));
   }
-  std::string temporary = absl::StrCat(path, ".XXXXXX");
+  std::string temporary = absl::StrCat(target, ".XXXXXX");
   const int fd = ::mkstemp(temporary.data());
   if (fd < 0) return ErrnoStatus(errno, absl::StrCat("write ", path));
   // As any new file: the process's mask decides who may read it.
@@ -37,7 +43,7 @@ absl::StatusOr<std::unique_ptr<NewFile>> NewFile::Create(const std::string& path
     ::unlink(temporary.c_str());
     return status;
   }
-  return std::unique_ptr<NewFile>(new NewFile(path, std::move(temporary), file));
+  return std::unique_ptr<NewFile>(new NewFile(path, target, std::move(temporary), file));
 }
 
 NewFile::~NewFile() {
@@ -58,7 +64,7 @@ absl::Status NewFile::Commit() {
     return ErrnoStatus(errno, absl::StrCat("write ", path_ == "-" ? "standard output" : path_));
   }
   if (temporary_.empty()) return absl::OkStatus();
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
     return ErrnoStatus(errno, absl::StrCat("write ", path_));
   }
   temporary_.clear();

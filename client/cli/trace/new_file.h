@@ -13,7 +13,7 @@
 namespace ringd::cli {
 
 // Written under another name beside it, and renamed when it is complete. A device or a pipe stays
-// what it is, and is written to directly.
+// what it is, and is written to directly; of a symbolic link the file is meant that it leads to.
 //
 // Thread safety: none.
 // Ownership: removes what was written if it goes before Commit().
@@ -26,15 +26,22 @@ class NewFile {
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
 
+  // The other name; empty: there is none.
+  const std::string& temporary() const noexcept { return temporary_; }
+
   // Errors are told by Commit().
   void Write(absl::string_view text);
   absl::Status Commit();
 
  private:
-  NewFile(std::string path, std::string temporary, std::FILE* file)
-      : path_(std::move(path)), temporary_(std::move(temporary)), file_(file) {}
+  NewFile(std::string path, std::string target, std::string temporary, std::FILE* file)
+      : path_(std::move(path)),
+        target_(std::move(target)),
+        temporary_(std::move(temporary)),
+        file_(file) {}
 
-  const std::string path_;
+  const std::string path_;  // as given; "-"
+  const std::string target_;
   std::string temporary_;  // empty: there is none, or it has been renamed
   std::FILE* file_;        // null once it is closed
 };

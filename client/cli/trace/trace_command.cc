@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <climits>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -39,28 +42,47 @@ constexpr std::chrono::milliseconds kBetweenCalls{50};
 // rests.
 constexpr int kLastCalls = 8;
 
-volatile sig_atomic_t interrupted = 0;
+constexpr std::array<int, 3> kStopSignals{SIGINT, SIGTERM, SIGHUP};
 
-// While this lives SIGINT and SIGTERM say that it has been long enough.
+volatile sig_atomic_t interrupted = 0;  // by this signal
+// What the second one removes; empty: nothing.
+std::array<char, PATH_MAX> unfinished{};
+
+void OnStopSignal(int signal) {
+  if (interrupted != 0) {
+    ::unlink(unfinished.data());
+    ::signal(signal, SIG_DFL);
+    ::raise(signal);
+  }
+  interrupted = signal;
+}
+
+// While this lives the first signal says that it has been long enough, and the second one ends
+// ringctl at once.
 class StopSignals {
  public:
   StopSignals() {
     interrupted = 0;
     struct sigaction action {};
-    action.sa_handler = [](int) { interrupted = 1; };
-    ::sigaction(SIGINT, &action, &old_interrupt_);
-    ::sigaction(SIGTERM, &action, &old_terminate_);
+    action.sa_handler = OnStopSignal;
+    for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
+      ::sigaction(kStopSignals[i], &action, &old_[i]);
+    }
   }
   ~StopSignals() {
-    ::sigaction(SIGINT, &old_interrupt_, nullptr);
-    ::sigaction(SIGTERM, &old_terminate_, nullptr);
+    for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
+      ::sigaction(kStopSignals[i], &old_[i], nullptr);
+    }
   }
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
+  static void Unfinished(const std::string& file) {
+    if (file.size() < unfinished.size()) std::strcpy(unfinished.data(), file.c_str());
+  }
+
  private:
-  struct sigaction old_interrupt_ {};
-  struct sigaction old_terminate_ {};
+  std::array<struct sigaction, kStopSignals.size()> old_{};
 };
 
 // One line on a terminal, which is written over.
@@ -93,7 +115,6 @@ absl::StatusOr<v1::TraceReply> Ask(AdminClient& client, const TraceRecord& recor
 // Why the job ended before the time was up; empty: it did not.
 absl::StatusOr<std::string> Record(AdminClient& client, const TraceOptions& options,
                                    TraceRecord& record) {
-  const StopSignals signals;
   const Progress progress;
   Clock::time_point begin = Clock::now();
   int last_calls = 0;
@@ -223,16 +244,19 @@ int Tell(const TraceOptions& options, const TraceRecord& record, const Timeline&
 }  // namespace
 
 int TraceCommand(TraceOptions options) {
+  const StopSignals signals;
   // What can't be written is told before the wait, not after it.
   absl::StatusOr<std::unique_ptr<NewFile>> file = NewFile::Create(options.out);
   const std::string socket = ChooseSocket(options.socket);
   if (!file.ok()) return ReportFailure(socket, file.status(), false);
+  StopSignals::Unfinished((*file)->temporary());
   absl::StatusOr<std::unique_ptr<AdminClient>> client =
       AdminClient::Connect(socket, Clock::now() + kQueryTimeout);
   if (!client.ok()) return ReportFailure(socket, client.status(), true);
   if (absl::Status status = ChooseJob(**client, options); !status.ok()) {
     return ReportFailure(socket, status, IsUnreachable(status));
   }
+  if (interrupted != 0) return kSignalBase + interrupted;
   TraceRecord record;
   absl::StatusOr<std::string> ended = Record(**client, options, record);
   if (absl::IsNotFound(ended.status())) {

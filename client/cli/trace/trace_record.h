@@ -60,8 +60,9 @@ struct RecordedNode {
 // Thread safety: none.
 class TraceRecord {
  public:
-  // What is kept at most: 128 MiB.
-  static constexpr std::size_t kMostEvents = std::size_t{4} << 20;
+  // What is kept at most. Until it is written an event takes 430 bytes of memory, drawn as slices,
+  // and then 200 in the file (two ranks' tensors of 4 KiB, 2026-11-28).
+  static constexpr std::size_t kMostEvents = std::size_t{1} << 20;
 
   // Takes a reply in. Events that make no sense are left out: a rank may write what it likes.
   void Add(const v1::TraceReply& reply);

@@ -47,6 +47,10 @@ TEST_CASE("LineAssembler: breaks a line that never ends") {
   CHECK(Relayed(lines, piece).empty());
   CHECK(Relayed(lines, piece) == "[0] " + piece + piece + "\n");
   CHECK(Finished(lines).empty());
+  LineAssembler bare("");
+  Relayed(bare, piece);
+  CHECK(Relayed(bare, piece) == piece + piece);
+  CHECK(Relayed(bare, "end\n") == "end\n");
 }
 
 }  // namespace ringd::cli

@@ -85,6 +85,22 @@ TEST_CASE("NewFile: a pipe or a device stays what it is, and gets the text") {
   ::close(reader);
 }
 
+TEST_CASE("NewFile: a symbolic link stays, and what it leads to is replaced") {
+  const Folder folder;
+  const fs::path target = folder.path / "target.json";
+  const fs::path link = folder.path / "latest.json";
+  const bool is_there = GENERATE(true, false);
+  if (is_there) std::ofstream(target) << "old";
+  fs::create_symlink("target.json", link);
+  auto file = NewFile::Create(link);
+  REQUIRE(file.ok());
+  (*file)->Write("new");
+  REQUIRE((*file)->Commit().ok());
+  CHECK(fs::is_symlink(link));
+  CHECK(ContentOf(target) == "new");
+  CHECK(folder.count() == 2);
+}
+
 TEST_CASE("NewFile: what can't be put in its place is told when it is completed") {
   const Folder folder;
   const fs::path inner = folder.path / "inner";

@@ -263,6 +263,14 @@ TEST_CASE("ringctl: a full disk is told, whatever is written") {
   }
 }
 
+TEST_CASE("ringctl run: whoever lets its whole output stand does not keep it") {
+  const Workplace place;
+  const Clock::time_point start = Clock::now();
+  const std::string unread = R"(bash -c '"$@" > >(exec sleep 40) 2>&1' sh)";
+  CHECK(place.Ringctl("run --timeout 1 -- yes", unread).exit_code == 1);
+  CHECK(Clock::now() - start < seconds(30));
+}
+
 TEST_CASE("ringctl run: nothing outlives a killed ringctl") {
   const Workplace place;
   const bool has_input = GENERATE(true, false);

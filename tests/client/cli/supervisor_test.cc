@@ -310,6 +310,24 @@ TEST_CASE("RunRanks: the time limit holds, too, if nobody reads the output") {
   CHECK(IsGone(place.file("pid")));
 }
 
+TEST_CASE("RunRanks: a signal that comes while nobody reads the output is told as that") {
+  Workplace place;
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  const UniqueFd reader(ends[0]);
+  const UniqueFd writer(ends[1]);
+  place.options().standard_output = writer.get();
+  const pid_t self = ::getpid();
+  std::thread user([&] {
+    std::this_thread::sleep_for(milliseconds(500));
+    ::kill(self, SIGINT);
+  });
+  const RunOutcome outcome = place.Run({"exec yes"});
+  user.join();
+  CHECK(outcome.cause == RunOutcome::Cause::kSignal);
+  CHECK(outcome.signal == SIGINT);
+}
+
 TEST_CASE("RunRanks: a program that does not exist is an error that names it") {
   Workplace place;
   const absl::StatusOr<RunOutcome> outcome =
@@ -319,15 +337,16 @@ TEST_CASE("RunRanks: a program that does not exist is an error that names it") {
   CHECK_THAT(std::string(outcome.status().message()), Contains("/no/such/program"));
 }
 
-TEST_CASE("RunRanks: a reader of the output that goes ends the run") {
+TEST_CASE("RunRanks: a reader of the output, or of the errors, that goes ends the run") {
   Workplace place;
+  const bool errors = GENERATE(false, true);
   int ends[2];
   REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
   UniqueFd reader(ends[0]);
   const UniqueFd writer(ends[1]);
   reader.Reset();
-  place.options().standard_output = writer.get();
-  const RunOutcome outcome = place.Run({"echo a; sleep 60"});
+  (errors ? place.options().standard_error : place.options().standard_output) = writer.get();
+  const RunOutcome outcome = place.Run({errors ? "echo a >&2; sleep 60" : "echo a; sleep 60"});
   CHECK(outcome.cause == RunOutcome::Cause::kOutputGone);
 }
 
