@@ -108,9 +108,9 @@ void NodeScheduler::PlaceOrHoldBack(TensorHandle handle, TimePoint now) {
 // What they lack is behind the wait, or comes later.
 void NodeScheduler::BreakPartlyFilled(TimePoint now) {
   held_back_until_ = now + config_.stream_patience;
-  for (auto& [channel, bucket] : buckets_) {
-    if (!bucket->needs_launch() || bucket->filled() == 0 || bucket->full()) continue;
-    RequestBreak(*bucket, BreakReason::kBlocked, bucket->Missing());
+  for (const std::uint32_t channel : filling_) {
+    NodeBucket& bucket = *buckets_.at(channel);
+    if (bucket.needs_launch()) RequestBreak(bucket, BreakReason::kBlocked, bucket.Missing());
   }
 }
 
@@ -138,6 +138,11 @@ void NodeScheduler::Place(TensorHandle handle, TimePoint now) {
     tensor.state = TensorState::kHeld;
     if (AsScheduled(tensor)) {
       tensor.bucket->Fill(tensor.position, now);
+      if (tensor.bucket->full()) {
+        filling_.erase(tensor.bucket->channel());
+      } else if (tensor.bucket->filled() == 1) {
+        filling_.insert(tensor.bucket->channel());
+      }
       StartIfFull(*tensor.bucket);
     } else {
       RequestBreak(*tensor.bucket, BreakReason::kMeta, {handle});
@@ -220,9 +225,10 @@ void NodeScheduler::OnTick(TimePoint now, const LocalRankView& ranks) {
   const std::function<bool(TensorHandle)> is_blocked = [&ranks](TensorHandle missing) {
     return ranks.AbsentRanksAreBlocked(missing);
   };
-  for (auto& [channel, bucket] : buckets_) {
-    const std::optional<BreakReason> reason = bucket->Overdue(now, config_, is_blocked);
-    if (reason) RequestBreak(*bucket, *reason, bucket->Missing());
+  for (const std::uint32_t channel : filling_) {
+    NodeBucket& bucket = *buckets_.at(channel);
+    const std::optional<BreakReason> reason = bucket.Overdue(now, config_, is_blocked);
+    if (reason) RequestBreak(bucket, *reason, bucket.Missing());
   }
   if (held_back_.empty() || now < held_back_until_) return;
   // That waits for no rank, and may put something before what is held back.
@@ -239,8 +245,8 @@ void NodeScheduler::OnTick(TimePoint now, const LocalRankView& ranks) {
 std::optional<TimePoint> NodeScheduler::NextTick() const {
   std::optional<TimePoint> next;
   if (!held_back_.empty()) next = held_back_until_;
-  for (const auto& [channel, bucket] : buckets_) {
-    const std::optional<TimePoint> check = bucket->NextCheck(config_);
+  for (const std::uint32_t channel : filling_) {
+    const std::optional<TimePoint> check = buckets_.at(channel)->NextCheck(config_);
     if (check && (!next || *check < *next)) next = check;
   }
   return next;

@@ -24,6 +24,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -147,6 +148,7 @@ class NodeScheduler final : public OperationScheduler {
   const std::unique_ptr<TensorTable> table_;
   TensorTable& tensors_;
   std::map<std::uint32_t, std::unique_ptr<NodeBucket>> buckets_;  // by channel
+  std::set<std::uint32_t> filling_;  // those of which some tensors are here, and not all
   std::unordered_map<OperationId, TensorList> running_;
   std::uint32_t next_negotiated_ = 0;  // sequence on channel 0
   bool stream_waits_ = false;

@@ -145,6 +145,7 @@ absl::Status NodeScheduler::Handle(const Retire& retire, TimePoint now) {
   }
   const std::unique_ptr<NodeBucket> bucket = std::move(found->second);
   buckets_.erase(found);
+  filling_.erase(retire.channel);
   absl::Status status = AdvanceEpoch(retire.epoch);
   if (status.ok()) status = CancelBeyond(*bucket, retire.final_count);
   if (!status.ok()) return status;
