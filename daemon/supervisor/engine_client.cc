@@ -174,6 +174,7 @@ absl::Status EngineClient::GiveSession(std::unique_ptr<SessionResources>& given)
   fds.push_back(std::move(session->segment_fd));
   fds.push_back(std::move(session->arena_fd));
   if (session->pidfd.valid()) fds.push_back(std::move(session->pidfd));
+  CountedPlaces::Place place;
   {
     const MutexLock lock(mutex_);
     // Nobody would end it.
@@ -183,10 +184,12 @@ absl::Status EngineClient::GiveSession(std::unique_ptr<SessionResources>& given)
       return *buried_;
     }
     ++sessions_given_;
+    place = session->admission;
     held_[session->id] = Held{std::move(session->admission), session->token, std::move(kept)};
   }
-  // If it can't be sent the engine has ended, or is about to: then its end is the session's.
-  Send(order, std::move(fds));
+  // If it can't be sent the engine has ended, or is about to: then its end is the session's. Its
+  // place is taken as long as its descriptors are here, whatever the engine says of its end.
+  Send(order, std::move(fds), std::move(place));
   return absl::OkStatus();
 }
 
@@ -198,6 +201,16 @@ std::uint64_t EngineClient::sessions_given() {
 std::size_t EngineClient::sessions() {
   const MutexLock lock(mutex_);
   return held_.size();
+}
+
+bool EngineClient::IsUsed() {
+  std::shared_ptr<EngineNetwork> network;
+  {
+    const MutexLock lock(mutex_);
+    if (!held_.empty() || sessions_given_ == 0) return true;
+    network = place_.network;
+  }
+  return network != nullptr && network->HasConnections();
 }
 
 EngineClient::Life EngineClient::life() {

@@ -148,6 +148,8 @@ class EngineClient : public std::enable_shared_from_this<EngineClient> {
   absl::Status GiveSession(std::unique_ptr<SessionResources>& given) ABSL_LOCKS_EXCLUDED(mutex_);
   std::uint64_t sessions_given() ABSL_LOCKS_EXCLUDED(mutex_);
   std::size_t sessions() ABSL_LOCKS_EXCLUDED(mutex_);
+  // It has sessions, has had none yet, or other nodes are connected to it.
+  bool IsUsed() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Puts a call to the engine. `patience`: after so long without an answer it ends with
   // kDeadlineExceeded; zero: it waits until the engine has ended, which itself has deadlines, and

@@ -56,6 +56,8 @@ class EngineMember {
   // elsewhere. Who takes nothing hears nothing.
   void SayLast(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // For a connection that is to be sent to the engine, and is its user's; null: it can't be.
+  CountedPlaces::Place TakeUnsent() { return places_->unsent.Take(); }
   // Counts a connection that was let in. False: the engine has gone.
   bool AddConnection() ABSL_LOCKS_EXCLUDED(mutex_) {
     const MutexLock lock(mutex_);
@@ -68,6 +70,11 @@ class EngineMember {
     if (connections_ == 0) return false;
     --connections_;
     return true;
+  }
+
+  bool HasConnections() ABSL_LOCKS_EXCLUDED(mutex_) {
+    const MutexLock lock(mutex_);
+    return connections_ > 0;
   }
 
   // The dial that the engine calls `number`. False: one of that number is under way.

@@ -69,10 +69,10 @@ struct Dialled {
 // A connection that has no place is closed.
 Dialled TakePlace(absl::StatusOr<UniqueFd> outcome, UserPlaces& places) {
   if (!outcome.ok()) return {outcome.status(), {}, nullptr};
-  CountedPlaces::Place place = places.dialled.Take();
+  CountedPlaces::Place place = places.unsent.Take();
   if (place == nullptr) {
-    return {absl::ResourceExhaustedError(absl::StrCat(UserPlaces::kMostDialled,
-                                                      " connections wait for this user's engines")),
+    return {absl::ResourceExhaustedError(
+                absl::StrCat(UserPlaces::kMostUnsent, " connections wait for this user's engines")),
             {},
             nullptr};
   }
@@ -245,11 +245,17 @@ absl::Status EngineNetwork::OpenWire(const v1::EngineWireOpen& request) {
     wire.group = node_->door_->NewGroup();
     const bool opened =
         wires->Open(membership, *key, wire.group, user_places_->untaken,
-                    [member = member_, wire_key, opening = wire.opening](
-                        NodeIndex from, std::uint32_t stream, UniqueFd socket) {
+                    [member = member_, wires, wire_key, opening = wire.opening,
+                     places = user_places_](NodeIndex from, std::uint32_t stream, UniqueFd socket) {
+                      CountedPlaces::Place place = places->unsent.Take();
+                      // The connection ends; the wire may have been closed meanwhile.
+                      if (place == nullptr) {
+                        static_cast<void>(wires->Taken(wire_key.second, 1));
+                        return;
+                      }
                       member->Tell(WireEvent(wire_key, opening, from, stream,
                                              /*dialled_here=*/false, absl::OkStatus()),
-                                   std::move(socket));
+                                   std::move(socket), std::move(place));
                     });
     if (opened) {
       node_->door_->Reconsider();

@@ -42,6 +42,9 @@ class EngineNetwork {
   // why, also behind a frame that it has sent in part (PeerStreams).
   void SayLast(const absl::Status& why) { member_->SayLast(why); }
 
+  // Other nodes are connected to it for control, as to a coordinator.
+  bool HasConnections() const { return member_->HasConnections(); }
+
   // What all engines of its user share.
   const std::shared_ptr<UserPlaces>& user_places() const noexcept { return user_places_; }
 

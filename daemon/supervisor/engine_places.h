@@ -19,8 +19,8 @@ struct UserPlaces {
   static constexpr std::size_t kMostWireDials = 16'384;
   // That are being said. He can hold each up, for as long as he likes.
   static constexpr std::size_t kMostObituaries = 32;
-  // Connections that were dialled and not sent to the engine yet: descriptors of ringd's.
-  static constexpr std::size_t kMostDialled = 4096;
+  // Connections, dialled or let in, that were not sent to the engine yet: descriptors of ringd's.
+  static constexpr std::size_t kMostUnsent = 4096;
   // What engines have told about their wires, as it lies in memory.
   static constexpr std::size_t kMostWireBytes = std::size_t{512} << 20;
   // Frames of engines, from their first bytes on until whoever asked has been answered.
@@ -32,7 +32,7 @@ struct UserPlaces {
   CountedPlaces dials{kMostDials};
   CountedPlaces wire_dials{kMostWireDials};
   CountedPlaces obituaries{kMostObituaries};
-  CountedPlaces dialled{kMostDialled};
+  CountedPlaces unsent{kMostUnsent};
   CountedPlaces wire_bytes{kMostWireBytes};
   CountedPlaces frame_bytes{kMostFrameBytes};
   CountedPlaces call_bytes{kMostCallBytes};

@@ -131,35 +131,52 @@ absl::StatusOr<Engines::Client> Engines::BeginLocked(uid_t uid, const std::strin
 absl::StatusOr<Engines::Client> Engines::Give(std::unique_ptr<SessionResources>& session,
                                               const std::string& job_id, std::uint32_t weight) {
   const uid_t uid = session->peer.uid;
-  const std::string token = session->token;
-  bool may_begin = false;
-  {
+  for (;;) {
+    bool begins = false;
+    {
+      const MutexLock lock(mutex_);
+      if (absl::Status status = CheckTakesLocked(); !status.ok()) return status;
+      begins = !by_job_.contains({uid, job_id});
+      // What is refused costs nothing.
+      if (begins) {
+        if (absl::Status status = roster_->CheckRoom(uid); !status.ok()) return status;
+      }
+    }
+    // Other calls need not wait for it.
+    std::string kept_state = begins ? KeptState(uid) : "";
     const MutexLock lock(mutex_);
-    may_begin = !by_job_.contains({uid, job_id});
+    if (absl::Status status = CheckTakesLocked(); !status.ok()) return status;
+    Client engine;
+    if (const auto found = by_job_.find({uid, job_id}); found != by_job_.end()) {
+      engine = found->second;
+      // A job that follows another one of its name may have another weight.
+      if (engine->jobs() == 0) engine->SetWeight(weight);
+    } else if (begins) {
+      absl::StatusOr<Client> begun = BeginLocked(uid, job_id, weight, std::move(kept_state));
+      if (!begun.ok()) return begun.status();
+      engine = *std::move(begun);
+    } else {
+      continue;  // its engine has ended just now
+    }
+    return GiveLocked(std::move(engine), session);
   }
-  // Other calls need not wait for it.
-  std::string kept_state = may_begin ? KeptState(uid) : "";
-  const MutexLock lock(mutex_);
+}
+
+absl::Status Engines::CheckTakesLocked() const {
   if (stopping_) return absl::UnavailableError("ringd is stopping");
   if (draining_) return TakesNoNewJobs(options_.config.node_name);
-  Client engine;
-  if (const auto found = by_job_.find({uid, job_id}); found != by_job_.end()) {
-    engine = found->second;
-    // A job that follows another one of its name may have another weight.
-    if (engine->jobs() == 0) engine->SetWeight(weight);
-  } else {
-    // An engine that has ended just now leaves no time for that.
-    if (!may_begin) kept_state = KeptState(uid);
-    absl::StatusOr<Client> begun = BeginLocked(uid, job_id, weight, std::move(kept_state));
-    if (!begun.ok()) return begun.status();
-    engine = *std::move(begun);
-  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Engines::Client> Engines::GiveLocked(Client engine,
+                                                    std::unique_ptr<SessionResources>& session) {
+  const std::string token = session->token;
   tokens_[token] = engine;
   if (absl::Status status = engine->GiveSession(session); !status.ok()) {
     tokens_.erase(token);
     // It says that it is idle only after a session.
     if (engine->sessions_given() == 0) {
-      by_job_.erase({uid, job_id});
+      by_job_.erase({engine->uid(), engine->job_id()});
       engine->Stop();
     }
     return status;
@@ -269,6 +286,7 @@ void Engines::OnJobEnded(EngineClient& engine, const v1::EngineJobEnded& ended) 
   v1::Job job = ended.job();
   job.set_job_id(engine.job_id());
   job.set_uid(engine.uid());
+  JobHistory::Cut(job);
   const MutexLock lock(mutex_);
   history_.Add(std::move(job));
   generations_.Note(engine.uid(), engine.job_id(), ended.next_generation());

@@ -124,6 +124,9 @@ class Engines final : private EngineOwner {
     std::uint64_t log = 0;
     bool spawned = false;
     bool log_has_user = false;
+    std::optional<Clock::time_point> unused_since;
+    Clock::time_point next_count;
+    std::size_t threads = 0;
     EngineWatchdog watchdog;
     Clock::time_point kill_at = Clock::time_point::max();
     Clock::time_point cut_at = Clock::time_point::max();
@@ -141,6 +144,10 @@ class Engines final : private EngineOwner {
   absl::StatusOr<Client> MakeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What is remembered for the user's jobs. Takes milliseconds where that is much.
   std::string KeptState(uid_t uid) const;
+  // Whether sessions are given to engines now.
+  absl::Status CheckTakesLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Client> GiveLocked(Client engine, std::unique_ptr<SessionResources>& session)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // One for this job: of those that stand ready, or made now.
   absl::StatusOr<Client> BeginLocked(uid_t uid, const std::string& job_id, std::uint32_t weight,
                                      std::string kept_state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -150,6 +157,10 @@ class Engines final : private EngineOwner {
   void Refill() ABSL_LOCKS_EXCLUDED(mutex_);
   void Look(Watched& watched, Clock::time_point now) ABSL_LOCKS_EXCLUDED(mutex_);
   void LookAtLife(Watched& watched, Clock::time_point now);
+  // Engines say themselves that they have nothing to do, and how many threads they have is theirs to
+  // say, too: of one that a user has taken over that is not to be believed.
+  void LookForUse(Watched& watched, Clock::time_point now) ABSL_LOCKS_EXCLUDED(mutex_);
+  void CountThreads(Watched& watched, Clock::time_point now);
   // True: it has ended or is stuck, and all is done about it.
   bool Settle(Watched& watched, Clock::time_point now) ABSL_LOCKS_EXCLUDED(mutex_);
   void Bury(Watched& watched, const std::string& how) ABSL_LOCKS_EXCLUDED(mutex_);

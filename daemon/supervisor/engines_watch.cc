@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/logging/log.h"
 #include "daemon/supervisor/engine_program.h"
@@ -27,6 +30,13 @@ constexpr auto kRefillDelay = std::chrono::milliseconds(50);
 // After an engine could not be started, or has ended without having served.
 constexpr auto kFirstPause = std::chrono::seconds(1);
 constexpr auto kLongestPause = std::chrono::seconds(30);
+
+// How long an engine may be without sessions and without other nodes' connections, beside the time
+// for which it keeps communicators.
+constexpr auto kUnusedPatience = std::chrono::minutes(1);
+// Half of TasksMax in ringd.service: all engines and ringd share it.
+constexpr std::size_t kMostThreadsOfUser = 4096;
+constexpr auto kCountInterval = std::chrono::seconds(2);
 
 // Of those that have ended: no connection waits that long to be accepted.
 constexpr auto kPidMemory = std::chrono::minutes(10);
@@ -134,9 +144,52 @@ void Engines::LookAtLife(Watched& watched, Clock::time_point now) {
     const MutexLock lock(mutex_);
     patience = options_.config.engine_patience;
   }
+  LookForUse(watched, now);
+  CountThreads(watched, now);
   if (watched.watchdog.still() < patience) return;
   engine.End(absl::StrCat(watched.watchdog.DescribeStill(sight, now),
                           ", and was ended (engine_patience)"));
+}
+
+void Engines::LookForUse(Watched& watched, Clock::time_point now) {
+  EngineClient& engine = *watched.engine;
+  if (engine.IsUsed()) {
+    watched.unused_since.reset();
+    return;
+  }
+  if (!watched.unused_since.has_value()) watched.unused_since = now;
+  const MutexLock lock(mutex_);
+  const auto patience = kUnusedPatience + options_.config.keep_communicators;
+  if (now - *watched.unused_since < patience) return;
+  watched.unused_since.reset();
+  const auto found = by_job_.find({engine.uid(), engine.job_id()});
+  if (found == by_job_.end() || found->second != watched.engine || engine.IsUsed()) return;
+  LogWarning(absl::StrCat(engine.Name(), " has nothing to do and has not said so for ",
+                          std::chrono::round<std::chrono::seconds>(patience).count(),
+                          " s: it is ended"));
+  by_job_.erase(found);
+  engine.Stop();
+}
+
+void Engines::CountThreads(Watched& watched, Clock::time_point now) {
+  if (now < watched.next_count) return;
+  watched.next_count = now + kCountInterval;
+  const std::vector<std::string> stat = ReadProcStat(watched.engine->pid());
+  if (stat.size() <= kProcStatThreads ||
+      !absl::SimpleAtoi(stat[kProcStatThreads], &watched.threads)) {
+    return;
+  }
+  std::size_t of_user = 0;
+  std::size_t most = 0;
+  for (const auto& [number, other] : watched_) {
+    if (!other.engine->begun() || other.engine->uid() != watched.engine->uid()) continue;
+    of_user += other.threads;
+    most = std::max(most, other.threads);
+  }
+  if (of_user <= kMostThreadsOfUser || watched.threads < most) return;
+  watched.engine->End(absl::StrCat("has ", watched.threads,
+                                   " threads, and its user's engines have ", of_user,
+                                   ", more than ", kMostThreadsOfUser));
 }
 
 void Engines::ReapStuck() {

@@ -34,11 +34,7 @@ LineRoster::LineRoster(PublishedMemory published, UniqueFd tags_fd, MemoryMappin
   roster().version = kLineSharesVersion;
 }
 
-absl::StatusOr<std::unique_ptr<LineRoster::Slot>> LineRoster::Add(std::uint32_t weight, uid_t uid) {
-  if (free_.empty()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("this node has ", kMostEngines, " jobs, as many as it may have at once"));
-  }
+absl::Status LineRoster::CheckRoom(uid_t uid) noexcept {
   std::size_t of_user = 0;
   for (std::size_t slot = 0; slot < kMostEngines; ++slot) {
     if (roster().engines.set.Has(slot) && users_[slot] == uid) ++of_user;
@@ -47,6 +43,16 @@ absl::StatusOr<std::unique_ptr<LineRoster::Slot>> LineRoster::Add(std::uint32_t 
     return absl::ResourceExhaustedError(absl::StrCat(
         "user ", uid, " has ", of_user, " jobs on this node, as many as a user may have at once"));
   }
+  const std::size_t kept = uid == 0 ? 0 : kKeptForRoot + (of_user > 0 ? kKeptForOthers : 0);
+  if (free_.size() > kept) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("this node has ", kMostEngines - free_.size(), " jobs, as many as it may have ",
+                   "at once", kept == 0 ? "" : "; the other places are kept for root",
+                   of_user > 0 && kept > 0 ? " and for users who have none" : ""));
+}
+
+absl::StatusOr<std::unique_ptr<LineRoster::Slot>> LineRoster::Add(std::uint32_t weight, uid_t uid) {
+  if (absl::Status status = CheckRoom(uid); !status.ok()) return status;
   const std::size_t slot = free_.front();
   free_.erase(free_.begin());
   users_[slot] = uid;

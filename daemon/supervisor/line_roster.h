@@ -20,14 +20,16 @@ namespace ringd {
 // Makes both segments of proto/shm/line_shares.h, and says who is in them. A slot is an engine's
 // number in all segments that engines share, those of user_account.h too.
 //
-// A user has kMostEnginesOfUser at most, so that no user takes all slots. A slot is given out again
-// after all that were free longer.
+// A user has kMostEnginesOfUser at most, and the last slots are for users who have none, and for
+// root: no users take all. A slot is given out again after all that were free longer.
 //
 // Thread safety: one thread at a time.
 // Ownership: owns the segments; outlives its slots. Engines that have mapped them keep the memory.
 class LineRoster {
  public:
   static constexpr std::size_t kMostEnginesOfUser = kMostEngines / 2;
+  static constexpr std::size_t kKeptForOthers = 32;
+  static constexpr std::size_t kKeptForRoot = 4;
 
   // An engine's place. When it goes, the engine wants no line any more, whatever it wrote.
   class Slot {
@@ -56,8 +58,10 @@ class LineRoster {
 
   // A place for an engine of this user whose job has this weight (proto/types/job_weight.h; what
   // is out of bounds is put within).
-  //   kResourceExhausted: the node, or the user, has as many engines as there may be.
+  //   kResourceExhausted: as CheckRoom.
   absl::StatusOr<std::unique_ptr<Slot>> Add(std::uint32_t weight, uid_t uid);
+  // kResourceExhausted: the node, or the user, has as many engines as there may be.
+  absl::Status CheckRoom(uid_t uid) noexcept;
 
  private:
   LineRoster(PublishedMemory roster, UniqueFd tags_fd, MemoryMapping tags);

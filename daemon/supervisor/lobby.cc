@@ -36,7 +36,10 @@ void Lobby::Add(std::unique_ptr<SessionResources> session) {
   std::string why;
   {
     const MutexLock lock(mutex_);
-    if (!stopped_) {
+    if (!stopped_ && sessions_.contains(session->id)) {
+      // Numbers come round, and somebody has stood here for so long.
+      why = "its number is another's: try again";
+    } else if (!stopped_) {
       tokens_.emplace(session->token, session->id);
       const SessionResources& added =
           *sessions_.emplace(session->id, std::move(session)).first->second;
@@ -45,7 +48,7 @@ void Lobby::Add(std::unique_ptr<SessionResources> session) {
       CountLocked();
       return;
     }
-    why = why_stopped_;
+    if (stopped_) why = why_stopped_;
   }
   End(std::move(session), why);
 }

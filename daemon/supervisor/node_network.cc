@@ -64,13 +64,14 @@ std::optional<NodeNetwork::Route> NodeNetwork::Find(ExpectationId id) {
 
 void NodeNetwork::OnAdmitted(ExpectationId id, uid_t user, std::string from, UniqueFd socket) {
   const std::optional<Route> route = Find(id);
-  if (!route.has_value() || !route->engine->AddConnection()) return control_.Release(user);
+  CountedPlaces::Place place = route.has_value() ? route->engine->TakeUnsent() : nullptr;
+  if (place == nullptr || !route->engine->AddConnection()) return control_.Release(user);
   v1::EngineNetworkEvent event;
   v1::EngineNodeAdmitted& admitted = *event.mutable_node_admitted();
   admitted.set_expectation(route->number);
   admitted.set_from(std::move(from));
   route->engine->KeepControl(socket);
-  route->engine->Tell(std::move(event), std::move(socket));
+  route->engine->Tell(std::move(event), std::move(socket), std::move(place));
 }
 
 void NodeNetwork::OnRefused(ExpectationId id, const RefusedNode& node) {

@@ -15,6 +15,7 @@ inline constexpr std::size_t kProcStatState = 0;  // field 3 of proc(5)
 inline constexpr std::size_t kProcStatParent = 4 - 3;
 inline constexpr std::size_t kProcStatUserTime = 14 - 3;  // in ticks, as the next one
 inline constexpr std::size_t kProcStatSystemTime = 15 - 3;
+inline constexpr std::size_t kProcStatThreads = 20 - 3;
 inline constexpr std::size_t kProcStatExitCode = 52 - 3;
 
 // The fields from the state on, or none if they can't be read: of the file in `folder`, as

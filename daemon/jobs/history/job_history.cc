@@ -12,8 +12,9 @@ namespace {
 
 void Shorten(std::string& text, std::size_t most) { text.resize(CutToLength(text, most).size()); }
 
-// An engine that a rank has taken over may say anything of its jobs.
-void Cut(v1::Job& job) {
+}  // namespace
+
+void JobHistory::Cut(v1::Job& job) {
   if (const int more = job.local_members_size() - JobHistory::kMembersKept; more > 0) {
     job.set_local_members_left_out(static_cast<std::uint32_t>(more));
     job.mutable_local_members()->DeleteSubrange(JobHistory::kMembersKept, more);
@@ -33,17 +34,15 @@ void Cut(v1::Job& job) {
   Shorten(*job.mutable_failure(), JobHistory::kFailureBytesKept);
   job.clear_stall();
   job.DiscardUnknownFields();
+  // A copy, since a message keeps the room that it has had.
+  job = v1::Job(std::as_const(job));
 }
-
-}  // namespace
 
 void JobHistory::Add(v1::Job job) {
   if (jobs_per_user_ == 0) return;
-  Cut(job);
-  // A copy, since a message keeps the room that it has had.
   const std::uint64_t number = next_number_++;
   ++counts_[job.uid()];
-  jobs_.emplace(number, Entry{number, v1::Job(std::as_const(job))});
+  jobs_.emplace(number, Entry{number, std::move(job)});
   KeepLimits();
 }
 

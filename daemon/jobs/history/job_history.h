@@ -37,7 +37,10 @@ class JobHistory {
 
   explicit JobHistory(std::size_t jobs_per_user) : jobs_per_user_(jobs_per_user) {}
 
-  // Keeps what is said of a job, which has ended now.
+  // To what is kept of it: an engine that a rank has taken over may say anything of its jobs. May
+  // take milliseconds.
+  static void Cut(v1::Job& job);
+  // Keeps what is said of a job, which has ended now. Requirement: it has been cut.
   void Add(v1::Job job);
   // Fewer than before: the oldest go.
   void SetLimit(std::size_t jobs_per_user);

@@ -215,6 +215,48 @@ TEST_CASE("EngineClient: few descriptors are in the kernel that an engine does n
   CHECK(in_kernel * kMostEngines < 50'000);
 }
 
+TEST_CASE("EngineClient: a session has its place as long as its descriptors are here") {
+  constexpr std::uint32_t kSessions = 5;
+  // The engine takes nothing, and says that all sessions have ended, whenever it is told to.
+  const std::string folder = std::getenv("TEST_TMPDIR");
+  std::string frames;
+  for (std::uint32_t id = 1; id <= kSessions; ++id) {
+    v1::FromEngine word;
+    word.mutable_session_ended()->set_id(id);
+    const std::string payload = word.SerializeAsString();
+    const std::uint32_t header[] = {static_cast<std::uint32_t>(payload.size()), 0};
+    frames.append(reinterpret_cast<const char*>(header), sizeof(header)).append(payload);
+  }
+  std::ofstream(folder + "/frames") << frames;
+  DeafEngines engines;
+  const auto engine = engines.Add(
+      kUser, "cd " + folder + "; until test -e go; do sleep 0.01; done; cat frames >&3; " +
+                 "exec sleep 600");
+  CHECK(engine->IsUsed());  // it has had none yet
+  // The kernel takes no more of what is to be sent.
+  for (int i = 0; i < 1000; ++i) {
+    std::vector<UniqueFd> fds;
+    fds.emplace_back(::eventfd(0, EFD_CLOEXEC));
+    engine->SendNetworkEvent({}, std::move(fds), nullptr);
+  }
+  CountedPlaces places(kSessions);
+  for (std::uint32_t id = 1; id <= kSessions; ++id) {
+    auto session = std::make_unique<SessionResources>();
+    session->id = SessionId(id);
+    session->admission = places.Take();
+    for (UniqueFd* fd :
+         {&session->lifeline, &session->event_fd, &session->segment_fd, &session->arena_fd}) {
+      fd->Reset(::eventfd(0, EFD_CLOEXEC));
+    }
+    REQUIRE(engine->GiveSession(session).ok());
+  }
+  CHECK(engine->sessions() == kSessions);
+  std::ofstream(folder + "/go") << "";
+  REQUIRE(Within([&] { return engine->sessions() == 0; }));
+  CHECK_FALSE(engine->IsUsed());
+  CHECK(places.Take() == nullptr);
+}
+
 TEST_CASE("ParsedAnswer: a reply of more parts than anybody reads is none") {
   absl::Status heard;
   v1::JobsReply reply;

@@ -85,13 +85,23 @@ TEST_CASE("LineRoster: there is an end of slots for a user, and for all") {
   const auto one_more = roster->Add(1, 1000);
   CHECK(absl::IsResourceExhausted(one_more.status()));
   CHECK_THAT(std::string(one_more.status().message()), Contains("user 1000 has 128 jobs"));
-  while (slots.size() < kMostEngines) {
+  while (slots.size() < kMostEngines - LineRoster::kKeptForRoot - LineRoster::kKeptForOthers) {
+    slots.push_back(Add(*roster, 1, 1001));
+  }
+  // The last ones are for those who have none, and for root.
+  const auto second = roster->Add(1, 1001);
+  CHECK(absl::IsResourceExhausted(second.status()));
+  CHECK_THAT(std::string(second.status().message()),
+             Contains("this node has 220 jobs") && Contains("for users who have none"));
+  while (slots.size() < kMostEngines - LineRoster::kKeptForRoot) {
     slots.push_back(Add(*roster, 1, static_cast<uid_t>(2000 + slots.size())));
   }
   CHECK(absl::IsResourceExhausted(roster->Add(1, 1).status()));
+  while (slots.size() < kMostEngines) slots.push_back(Add(*roster, 1, 0));
+  CHECK(absl::IsResourceExhausted(roster->Add(1, 0).status()));
   const std::size_t freed = slots[7]->number();
   slots[7].reset();
-  CHECK(Add(*roster, 1, 1000)->number() == freed);
+  CHECK(Add(*roster, 1, 0)->number() == freed);
 }
 
 TEST_CASE("LineRoster: an engine can't write the roster, nor resize either segment") {

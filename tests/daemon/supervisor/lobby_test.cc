@@ -102,6 +102,21 @@ TEST_CASE("Lobby: a trainer that waits, and writes where nobody reads, costs no 
   CHECK(lobby->size() == 1);
 }
 
+TEST_CASE("Lobby: a number that comes round while its owner is here is nobody else's") {
+  IsolatedExecutor isolated;
+  const auto lobby = *Lobby::Create(&isolated);
+  AttachedTrainer here(7);
+  AttachedTrainer again(7);
+  const std::string token = here.token;
+  again.session->token = std::string(32, 'f');
+  lobby->Add(std::move(here.session));
+  lobby->Add(std::move(again.session));
+  CHECK_THAT(again.LastWords(), Contains("its number is another's"));
+  CHECK_FALSE(lobby->Has(std::string(32, 'f')));
+  CHECK(lobby->Has(token));
+  CHECK(lobby->size() == 1);
+}
+
 TEST_CASE("Lobby: when ringd stops all hear why, those that come too late, too") {
   IsolatedExecutor isolated;
   const auto lobby = *Lobby::Create(&isolated);

@@ -58,7 +58,7 @@ TEST_CASE("EngineNetwork: connections that were dialled and not sent are so many
   }
   REQUIRE(engine.half->OnRequest(open).ok());
   auto places = engine.half->user_places();
-  CountedPlaces::Place all_but_one = places->dialled.Take(UserPlaces::kMostDialled - 1);
+  CountedPlaces::Place all_but_one = places->unsent.Take(UserPlaces::kMostUnsent - 1);
   REQUIRE(engine.half->OnRequest(DialOf(kWireId, 0)).ok());
   REQUIRE(Within([&] { return engine.told() == 1; }));
   CHECK(engine.last().wire().status().code() == 0);
@@ -70,7 +70,7 @@ TEST_CASE("EngineNetwork: connections that were dialled and not sent are so many
   CHECK(engine.sockets_told() == 1);
   // Coordinators' count as well.
   REQUIRE(engine.half->OnRequest(DialRequestOf(1, b.door->address())).ok());
-  CHECK(places->dialled.Take() == nullptr);
+  CHECK(places->unsent.Take() == nullptr);
   // When the channel has sent it, its place is free.
   engine.ForgetPlaces();
   REQUIRE(engine.half->OnRequest(DialOf(kWireId, 2)).ok());
