@@ -152,6 +152,7 @@ void Context::EndPart(Farewell farewell, absl::string_view failure) {
   if (tells && tells_first) tell();
   state_.Close();
   WakeWaiters();
+  node_lanes_.GiveUpMemory(state_.status());
   if (background_helper_ != nullptr) background_helper_->Stop();
   // Before the others hear of it: who leaves may do with its memory what it likes.
   if (local_operations_ != nullptr) local_operations_->GiveUp();
@@ -251,6 +252,7 @@ absl::Status Context::UseRankExchange() {
   rank_exchange_operations_ = std::make_unique<RankExchangeOperations>(
       *std::move(exchange), rank_exchange_memory_.member(), places_.size, state_, spin_budget_);
   rank_exchange_operations_->UseTrace(&trace_);
+  registrations_.CountByName();
   unended_operations_ = std::make_unique<UnendedOperations>(
       *rank_exchange_operations_, state_,
       [this](const RankExchangeStay& stay,

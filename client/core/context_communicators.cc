@@ -165,7 +165,8 @@ absl::Status Context::DestroyCommunicator(ringd_communicator communicator) {
   const Presence presence(calls_);
   const absl::Status status =
       control_->DestroyCommunicator(lane.communicator, Clock::now() + kDestroyDeadline);
-  if (!status.ok()) return Explain(status);
+  // Not found: it has been destroyed, and the answer was missed.
+  if (!status.ok() && !absl::IsNotFound(status)) return Explain(status);
   {
     MutexLock lock(communicators_mutex_);
     communicators_.erase(communicator);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -75,6 +76,12 @@ class LoneControlChannel final : public ControlChannel {
     std::vector<RegisteredNumbers> numbers;
     numbers.reserve(tensors.size());
     for (const TensorDescription& tensor : tensors) {
+      // As a ringd: equal descriptions have one number, which is held once.
+      std::string key = absl::StrCat(communicator, ",", tensor.Key());
+      if (const auto known = known_.find(key); known != known_.end()) {
+        numbers.push_back({known->second, held_.at(known->second).tensor, 1});
+        continue;
+      }
       const std::optional<std::uint32_t> number =
           tensors_.Hold(absl::StrCat(communicator, ",", tensor.name));
       if (!number.has_value()) {
@@ -85,7 +92,8 @@ class LoneControlChannel final : public ControlChannel {
       }
       // One rank's descriptions differ from nobody's: one number for all of them.
       numbers.push_back({++registrations_, *number, 1});
-      tensor_of_.emplace(registrations_, *number);
+      known_.emplace(key, registrations_);
+      held_.emplace(registrations_, Held{*number, std::move(key)});
     }
     return numbers;
   }
@@ -94,10 +102,11 @@ class LoneControlChannel final : public ControlChannel {
                           Clock::time_point /*deadline*/) override {
     MutexLock lock(mutex_);
     for (const std::uint32_t registration : registrations) {
-      const auto found = tensor_of_.find(registration);
-      if (found == tensor_of_.end()) continue;
-      tensors_.Release(found->second);
-      tensor_of_.erase(found);
+      const auto found = held_.find(registration);
+      if (found == held_.end()) continue;
+      tensors_.Release(found->second.tensor);
+      known_.erase(found->second.key);
+      held_.erase(found);
     }
     return absl::OkStatus();
   }
@@ -111,10 +120,22 @@ class LoneControlChannel final : public ControlChannel {
 
   // They all go the way of the rank's own memory.
   absl::StatusOr<MadeCommunicator> CreateCommunicator(
-      const AskedCommunicator& /*asked*/, Clock::time_point /*deadline*/,
+      const AskedCommunicator& asked, Clock::time_point /*deadline*/,
       const InterruptCheck& /*is_interrupted*/) override {
     MutexLock lock(mutex_);
+    for (const auto& [number, name] : communicators_) {
+      if (name != asked.name) continue;
+      return absl::AlreadyExistsError(absl::StrCat("communicator '", name,
+                                                   "': there is one of this name, until it has "
+                                                   "been destroyed"));
+    }
+    if (communicators_.size() >= kMostCommunicators) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("communicator '", asked.name, "': the job has ", kMostCommunicators,
+                       ", as many as are possible: destroy those that are not needed"));
+    }
     const std::uint32_t number = ++last_communicator_;
+    communicators_.emplace(number, asked.name);
     return MadeCommunicator{.id = number, .number = number};
   }
 
@@ -130,7 +151,9 @@ class LoneControlChannel final : public ControlChannel {
     return AgreedDevices();
   }
 
-  absl::Status DestroyCommunicator(std::uint32_t /*id*/, Clock::time_point /*deadline*/) override {
+  absl::Status DestroyCommunicator(std::uint32_t id, Clock::time_point /*deadline*/) override {
+    MutexLock lock(mutex_);
+    communicators_.erase(id);
     return absl::OkStatus();
   }
 
@@ -141,10 +164,19 @@ class LoneControlChannel final : public ControlChannel {
   std::uint64_t Ping() override { return 0; }
 
  private:
+  // As ringd's (ringd.h).
+  static constexpr std::size_t kMostCommunicators = 1024;
+  struct Held {
+    std::uint32_t tensor;
+    std::string key;
+  };
+
   Mutex mutex_;
   std::uint32_t registrations_ ABSL_GUARDED_BY(mutex_) = 0;
   TensorNumbers tensors_ ABSL_GUARDED_BY(mutex_){kMaxLocalTensors};  // by communicator and name
-  std::unordered_map<std::uint32_t, std::uint32_t> tensor_of_ ABSL_GUARDED_BY(mutex_);
+  std::unordered_map<std::string, std::uint32_t> known_ ABSL_GUARDED_BY(mutex_);  // by description
+  std::unordered_map<std::uint32_t, Held> held_ ABSL_GUARDED_BY(mutex_);          // by registration
+  std::map<std::uint32_t, std::string> communicators_ ABSL_GUARDED_BY(mutex_);    // names
   std::uint32_t last_communicator_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

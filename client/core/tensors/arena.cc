@@ -46,7 +46,9 @@ absl::StatusOr<ArenaAllocator::Allocation> Arena::Allocate(std::uint64_t bytes) 
       used = allocator_.used_bytes();
       largest = allocator_.LargestFree();
     }
-    if (again && reclaim_ && reclaim_()) {
+    if (again && reclaim_) {
+      // Another thread may have reclaimed all meanwhile: then there is nothing left here, and room.
+      reclaim_();
       again = false;
       continue;
     }

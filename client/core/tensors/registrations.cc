@@ -51,7 +51,7 @@ ringd_registration Registrations::Add(TensorDescription description,
   if (found != by_key_.end()) return found->second;
   const ringd_registration number = TakeNumber();
   if (number == 0) return 0;
-  if (registration->description.communicator == 0) {
+  if (counts_by_name_ && registration->description.communicator == 0) {
     std::shared_ptr<SubmissionCount>& submissions = submissions_[registration->description.name];
     if (submissions == nullptr) submissions = registration->submissions;
     registration->submissions = submissions;

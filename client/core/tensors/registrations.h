@@ -68,6 +68,13 @@ class Registrations {
   // The number of an equal description, or 0.
   ringd_registration FindEqual(const std::string& key) const;
 
+  // Of a job that has a rank exchange, before the first is added: descriptions of one name have one
+  // count of submissions, which stays with the name.
+  void CountByName() {
+    MutexLock lock(mutex_);
+    counts_by_name_ = true;
+  }
+
   // Adds what ringd has accepted as `numbers`; `rank` is this process's. If an equal description
   // has been added meanwhile, gives its number. 0: there are no numbers left.
   ringd_registration Add(TensorDescription description, const RegisteredNumbers& numbers,
@@ -110,7 +117,8 @@ class Registrations {
 
   mutable Mutex mutex_;
   std::unordered_map<std::string, ringd_registration> by_key_ ABSL_GUARDED_BY(mutex_);
-  // One for each name that has come so far.
+  bool counts_by_name_ ABSL_GUARDED_BY(mutex_) = false;
+  // Then: one for each name that has come so far.
   std::unordered_map<std::string, std::shared_ptr<SubmissionCount>> submissions_
       ABSL_GUARDED_BY(mutex_);
   std::deque<ringd_registration> removed_ ABSL_GUARDED_BY(mutex_);  // the longest ago first

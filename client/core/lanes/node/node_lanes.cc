@@ -15,6 +15,7 @@ JobMemory& NodeLanes::MemoryOf(std::uint32_t number) {
   Lane& lane = lanes_[number];
   if (lane.memory == nullptr) {
     lane.memory = std::make_unique<JobMemory>(own_arena_, own_arena_bytes_, arenas_);
+    if (!given_up_.ok()) lane.memory->GiveUp(given_up_);
   }
   return *lane.memory;
 }
@@ -31,6 +32,7 @@ void NodeLanes::AddArena(const MemberArenaNotice& notice, const UniqueFd& fd) {
 
 void NodeLanes::GiveUpMemory(const absl::Status& why) {
   MutexLock lock(mutex_);
+  if (given_up_.ok()) given_up_ = why;
   for (auto& [number, lane] : lanes_) lane.memory->GiveUp(why);
 }
 

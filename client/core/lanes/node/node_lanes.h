@@ -105,6 +105,7 @@ class NodeLanes {
   const SessionState& state_;
   mutable Mutex mutex_;
   std::map<std::uint32_t, Lane> lanes_ ABSL_GUARDED_BY(mutex_);
+  absl::Status given_up_ ABSL_GUARDED_BY(mutex_);  // not OK: no memory comes any more
   std::uint32_t last_slot_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t consumed_before_ ABSL_GUARDED_BY(mutex_) = 0;  // by lanes that are closed
   // By slot. Written under mutex_.

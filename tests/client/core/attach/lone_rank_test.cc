@@ -43,7 +43,7 @@ TEST_CASE("LoneRank: its lifeline says nothing and never hangs up") {
   CHECK(::poll(&entry, 1, 20) == 0);
 }
 
-TEST_CASE("LoneRank: tensors are numbered by name, registrations one by one") {
+TEST_CASE("LoneRank: tensors are numbered by name, registrations by description, as by a ringd") {
   absl::StatusOr<LoneRank> lone = MakeLoneRank();
   REQUIRE(lone.ok());
   const Clock::time_point deadline = Clock::now();
@@ -51,13 +51,34 @@ TEST_CASE("LoneRank: tensors are numbered by name, registrations one by one") {
   REQUIRE(joined.ok());
   CHECK(joined->combines_locally);
   CHECK(joined->node_count == 1);
-  const std::vector<TensorDescription> tensors = {Described("a"), Described("b"), Described("a")};
+  std::vector<TensorDescription> tensors = {Described("a"), Described("b"), Described("a"),
+                                            Described("a")};
+  tensors[2].shape = {7};
   const auto numbers = lone->control->Register(0, tensors, deadline);
   REQUIRE(numbers.ok());
-  REQUIRE(numbers->size() == 3);
+  REQUIRE(numbers->size() == 4);
   CHECK((*numbers)[0].tensor == (*numbers)[2].tensor);
   CHECK((*numbers)[0].tensor != (*numbers)[1].tensor);
   CHECK((*numbers)[0].registration != (*numbers)[2].registration);
+  CHECK((*numbers)[0].registration == (*numbers)[3].registration);
+}
+
+TEST_CASE("LoneRank: communicators have names of their own, and are so many") {
+  absl::StatusOr<LoneRank> lone = MakeLoneRank();
+  REQUIRE(lone.ok());
+  const auto create = [&](const std::string& name) {
+    AskedCommunicator asked;
+    asked.name = name;
+    asked.ranks = {0};
+    return lone->control->CreateCommunicator(asked, Clock::now(), {});
+  };
+  const auto first = create("0");
+  REQUIRE(first.ok());
+  CHECK(absl::IsAlreadyExists(create("0").status()));
+  for (int i = 1; i < 1024; ++i) REQUIRE(create(std::to_string(i)).ok());
+  CHECK(absl::IsResourceExhausted(create("more").status()));
+  REQUIRE(lone->control->DestroyCommunicator(first->id, Clock::now()).ok());
+  CHECK(create("0").ok());
 }
 
 TEST_CASE("LoneRank: more names than fit are an error that says so") {
@@ -72,6 +93,8 @@ TEST_CASE("LoneRank: more names than fit are an error that says so") {
   const auto refused = lone->control->Register(0, more, Clock::now());
   CHECK(refused.status().code() == absl::StatusCode::kResourceExhausted);
   const std::vector<TensorDescription> known = {Described("7")};
+  CHECK(lone->control->Register(0, known, Clock::now()).ok());
+  // What has been said before is held once.
   CHECK(lone->control->Register(0, known, Clock::now()).ok());
   const std::vector<std::uint32_t> given_back = {(*held)[11].registration};
   REQUIRE(lone->control->Unregister(given_back, Clock::now()).ok());

@@ -99,6 +99,7 @@ TEST_CASE("Registrations: one name described anew for ever takes a bounded numbe
 
 TEST_CASE("Registrations: submissions are counted by name, also across a removal") {
   Registrations registrations;
+  registrations.CountByName();
   const ringd_registration first = registrations.Add(Floats("a", 1), {0}, 0);
   CHECK(registrations.Find(first)->submissions->TakeTurn() == 0);
   registrations.Remove(first);
@@ -108,6 +109,12 @@ TEST_CASE("Registrations: submissions are counted by name, also across a removal
   CHECK(registrations.Find(wider)->submissions->TakeTurn() == 2);
   const ringd_registration other = registrations.Add(Floats("b", 2), {3}, 0);
   CHECK(registrations.Find(other)->submissions->TakeTurn() == 0);
+
+  Registrations plain;
+  const ringd_registration one = plain.Add(Floats("a", 1), {0}, 0);
+  CHECK(plain.Find(one)->submissions->TakeTurn() == 0);
+  plain.Remove(one);
+  CHECK(plain.Find(plain.Add(Floats("a", 1), {1}, 0))->submissions->TakeTurn() == 0);
 }
 
 }  // namespace
