@@ -157,8 +157,7 @@ class Engines final : private EngineOwner {
   void Refill() ABSL_LOCKS_EXCLUDED(mutex_);
   void Look(Watched& watched, Clock::time_point now) ABSL_LOCKS_EXCLUDED(mutex_);
   void LookAtLife(Watched& watched, Clock::time_point now);
-  // Engines say themselves that they have nothing to do. What one says that a user has taken over is
-  // not to be believed.
+  // Engines say themselves that they have nothing to do; one that a user has taken over may not.
   void LookForUse(Watched& watched, Clock::time_point now) ABSL_LOCKS_EXCLUDED(mutex_);
   void CountThreads(Watched& watched, Clock::time_point now);
   // True: it has ended or is stuck, and all is done about it.

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "client/cli/query/private_ringds.h"
 #include "proto/base/errno_status.h"
 #include "proto/base/unique_fd.h"
@@ -143,11 +142,8 @@ std::string ExplainUnreachable(const std::string& socket, const absl::Status& st
                       "ringd --config /dev/null --socket PATH), or name its socket with --socket "
                       "or RINGD_SOCKET.");
   }
-  const std::vector<std::string> sockets = PrivateSockets(kPrivateParent);
-  if (!sockets.empty()) {
-    absl::StrAppend(&text, "\nA ringd that ringctl run has started for you answers at --socket ",
-                    absl::StrJoin(sockets, ", or at --socket "));
-  }
+  const std::string elsewhere = DescribePrivateRingds(socket);
+  if (!elsewhere.empty()) absl::StrAppend(&text, "\n", elsewhere);
   return text;
 }
 

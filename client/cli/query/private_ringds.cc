@@ -12,6 +12,8 @@
 #include <system_error>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "proto/base/unix_socket.h"
 
 namespace ringd::cli {
@@ -72,6 +74,14 @@ std::vector<std::string> PrivateSockets(const std::string& parent) {
   }
   std::sort(sockets.begin(), sockets.end());
   return sockets;
+}
+
+std::string DescribePrivateRingds(const std::string& asked) {
+  std::vector<std::string> sockets = PrivateSockets(kPrivateParent);
+  std::erase(sockets, asked);
+  if (sockets.empty()) return "";
+  return absl::StrCat("A ringd that ringctl run has started for you answers at --socket ",
+                      absl::StrJoin(sockets, ", or at --socket "));
 }
 
 }  // namespace ringd::cli

@@ -16,6 +16,8 @@ inline constexpr char kPrivateSocket[] = "ringd.sock";
 // The sockets of this user's runs below `parent` at which somebody listens, sorted, a limited
 // number of them. Folders and sockets of others, or into which others may write, are passed over.
 std::vector<std::string> PrivateSockets(const std::string& parent);
+// The same but for `asked`, for who has asked there in vain: a line without its end; empty: none.
+std::string DescribePrivateRingds(const std::string& asked);
 
 }  // namespace ringd::cli
 

@@ -16,6 +16,7 @@
 #include "client/cli/query/admin_client.h"
 #include "client/cli/query/exit_code.h"
 #include "client/cli/query/failure_report.h"
+#include "client/cli/query/private_ringds.h"
 #include "client/cli/query/standard_output.h"
 #include "client/cli/views/json_output.h"
 #include "client/cli/views/plan_view.h"
@@ -97,7 +98,9 @@ std::string RenderRows(const QueryOptions& options, absl::string_view what, cons
                        const Render& render) {
   if (!IsKnown(reply)) return NothingHeard(reply.unanswered_size());
   if (!RowsOf(reply).empty()) return render();
-  return options.job_id.empty() ? render() : NothingOfJob(what, options.job_id);
+  const std::string elsewhere = DescribePrivateRingds(ChooseSocket(options.socket));
+  return absl::StrCat(options.job_id.empty() ? render() : NothingOfJob(what, options.job_id),
+                      elsewhere, elsewhere.empty() ? "" : "\n");
 }
 
 absl::StatusOr<Presented> Ask(AdminClient& client, const QueryOptions& options,

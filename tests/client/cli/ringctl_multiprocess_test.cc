@@ -123,6 +123,21 @@ TEST_CASE("ringctl: who finds no ringd is told where the private one of a run an
   CHECK_THAT(result.out, Contains("--socket " + socket) && Contains("[0] 3\n"));
 }
 
+TEST_CASE("ringctl jobs: who finds none is told where the private ringd of a run answers") {
+  const Workplace place;
+  // The outer one stands for the node's own.
+  const std::string inner = R"(RINGD_SOCKET=\$NODE \"$RINGCTL\" jobs; echo at \$RINGD_SOCKET)";
+  const Result result = place.Ringctl(
+      "run --no-prefix -- sh -c 'NODE=$RINGD_SOCKET \"$RINGCTL\" run --nodes 1 --no-prefix -- sh "
+      "-c \"" +
+      inner + "\"'");
+  INFO(result.out << result.err);
+  REQUIRE(result.exit_code == 0);
+  const std::string at = result.out.substr(result.out.find("at /tmp/ringd-") + 3);
+  CHECK_THAT(result.out, StartsWith("No jobs on this node.") &&
+                             Contains("answers at --socket " + at.substr(0, at.find('\n'))));
+}
+
 TEST_CASE("ringctl run: a running ringd is used") {
   const Workplace place;
   // The outer run's ringd is the inner run's running one.

@@ -49,6 +49,20 @@ def test_what_is_no_tensor_is_named(call: Callable[[Any], Any], value: Any) -> N
         call(value)
 
 
+@pytest.mark.parametrize("op", [0, 1, "sum"])
+def test_an_operator_that_is_a_number_is_refused_as_horovod_numbers_them_otherwise(op: Any) -> None:
+    model = nn.Linear(1, 1)
+    for call in (lambda: hvd.allreduce(torch.ones(1), op=op), lambda: distributed(model, op=op)):
+        with pytest.raises(ringd.InvalidArgumentError, match=r"by its name, hvd\.Average"):
+            call()
+
+
+def test_process_sets_are_inits_second_argument_as_horovods() -> None:
+    hvd.shutdown()
+    hvd.init(None, "dynamic")
+    assert hvd.size() == 1
+
+
 @pytest.mark.parametrize("call", [hvd.poll, hvd.synchronize])
 def test_what_is_no_handle_is_named(call: Callable[[Any], Any]) -> None:
     with pytest.raises(ringd.InvalidArgumentError, match="_async_ returns, got NoneType"):

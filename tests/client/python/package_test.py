@@ -209,6 +209,10 @@ def test_names_that_only_horovod_has_say_what_to_do() -> None:
     with pytest.raises(AttributeError, match=r"no Adasum, which Horovod has: use op=hvd\.Average"):
         _ = hvd.Adasum  # type: ignore[attr-defined]
     assert not hasattr(hvd, "allgather")
+    with pytest.raises(ImportError, match="has no allgather, which Horovod has: this release has"):
+        from ringd.torch import allgather  # type: ignore[attr-defined]  # noqa: F401
+    with pytest.raises(ImportError, match="cannot import name 'alreduce'"):
+        from ringd.torch import alreduce  # type: ignore[attr-defined]  # noqa: F401
     with pytest.raises(AttributeError, match="has no attribute 'alreduce'"):
         _ = hvd.alreduce  # type: ignore[attr-defined]
     assert all(hasattr(hvd, name) for name in hvd.__all__)

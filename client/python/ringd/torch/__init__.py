@@ -27,7 +27,8 @@ CUDA tensors are taken, too; operations on them have the order of streams, and t
 wait. Every function may be called from any thread. Operations that have names may come in any order
 on the ranks. Unnamed ones are matched by their order.
 
-All errors are ``ringd.RingdError``; see ``help("ringd")``.
+Errors are ``ringd.RingdError``, of arguments also ``ValueError`` and ``TypeError``; see
+``help("ringd")``.
 """
 
 from typing import TYPE_CHECKING

@@ -43,7 +43,16 @@ def chosen_op(average: bool | None, op: ReduceOp | None) -> ReduceOp:
         if op is not None:
             raise ValueError("give op or average, not both")
         return Average if average else Sum
-    return Average if op is None else ReduceOp(op)
+    return Average if op is None else checked_op(op)
+
+
+def checked_op(op: ReduceOp) -> ReduceOp:
+    """`op`, if it is one. A number is none: Horovod numbers them otherwise."""
+    if isinstance(op, ReduceOp):
+        return op
+    raise InvalidArgumentError(
+        f"op is {op!r}: give one by its name, hvd.Average, hvd.Sum, hvd.Min, hvd.Max or hvd.Product"
+    )
 
 
 def full_name(communicator: Communicator, name: str | None) -> str:

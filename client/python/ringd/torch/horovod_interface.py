@@ -3,6 +3,9 @@ does not have."""
 
 from __future__ import annotations
 
+import opcode
+import sys
+
 from ringd.torch.horovod_variables import TIMELINE
 
 
@@ -57,7 +60,10 @@ def ccl_built() -> bool:
     return False
 
 
-_NO_COLLECTIVE = "this release has all-reduce, broadcast and barrier"
+_NO_COLLECTIVE = (
+    "this release has all-reduce, broadcast and barrier; ranks' tensors of one shape are gathered by "
+    "allreduce(op=hvd.Sum) of zeros in which each rank fills its own place"
+)
 
 # Horovod's names that ringd.torch lacks, and what to say of each.
 _MISSING = {
@@ -81,10 +87,14 @@ _MISSING = {
 }
 
 
-def missing(name: str) -> AttributeError:
-    """The error for a name that ``ringd.torch`` does not have."""
+def missing(name: str) -> AttributeError | ImportError:
+    """The error for a name that ``ringd.torch`` does not have, for its ``__getattr__`` to raise."""
     advice = _MISSING.get(name)
-    words = f"module 'ringd.torch' has no attribute '{name}'"
-    if advice is not None:
-        words = f"ringd.torch has no {name}, which Horovod has: {advice}"
+    if advice is None:
+        return AttributeError(f"module 'ringd.torch' has no attribute '{name}'", name=name)
+    words = f"ringd.torch has no {name}, which Horovod has: {advice}"
+    # ``from ringd.torch import allgather`` replaces an AttributeError by words of its own.
+    asking = sys._getframe(2)
+    if asking.f_code.co_code[asking.f_lasti] == opcode.opmap["IMPORT_FROM"]:
+        return ImportError(words, name="ringd.torch")
     return AttributeError(words, name=name)

@@ -211,6 +211,7 @@ _parents_place: Place | None = None  # when it forked this process
 
 def init(
     comm: None = None,
+    process_sets: Sequence[ProcessSet] | Literal["dynamic"] | None = None,
     *,
     socket: str | None = None,
     job_id: str | None = None,
@@ -224,7 +225,6 @@ def init(
     operation_timeout: float | None = None,
     fusion: str | None = None,
     weight: int | None = None,
-    process_sets: Sequence[ProcessSet] | Literal["dynamic"] | None = None,
 ) -> None:
     """Takes this process's place in its job; blocks until all ranks have done so.
 

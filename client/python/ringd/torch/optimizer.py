@@ -15,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ringd.errors import FailedPreconditionError, InvalidArgumentError
 from ringd.torch import gradient_messages
-from ringd.torch.allreduce import Average
+from ringd.torch.allreduce import Average, checked_op
 from ringd.torch.compression import Compression, Compressor
 from ringd.torch.gradient_reduction import GradientReduction, refuse_step_past_reductions
 from ringd.torch.process_set import ProcessSet, global_process_set
@@ -312,7 +312,7 @@ def DistributedOptimizer(
     _check_passes(backward_passes_per_step)
     if gradient_predivide_factor <= 0:
         raise ValueError("gradient_predivide_factor must be above 0")
-    op = ReduceOp(op)
+    op = checked_op(op)
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor is for op=Average only")
     base = type(optimizer)
