@@ -43,13 +43,13 @@ TEST_CASE("SessionPlaces: a user may have a quarter, and hears how many he has a
   CHECK_THAT(node.refusal, Contains("has 64 trainers") && Contains("(64, a quarter of") &&
                                Contains("max_sessions_per_user"));
   Node set(256, 100, true);
-  CHECK(set.TakeAll(GENERATE(kAlice, uid_t{0}, kOwnUser)) == 100);
+  CHECK(set.TakeAll(GENERATE(as<uid_t>{}, kAlice, 0, kOwnUser)) == 100);
   CHECK_THAT(set.refusal, Contains("(100; setting max_sessions_per_user)"));
 }
 
 TEST_CASE("SessionPlaces: whatever others take, root and a user who has none find room") {
   // Also where the setting lets one user take all that is not kept.
-  const std::uint64_t per_user = GENERATE(kAutoCount, std::uint64_t{256});
+  const std::uint64_t per_user = GENERATE(as<std::uint64_t>{}, kAutoCount, 256);
   Node node(256, per_user, true);
   std::size_t taken = 0;
   for (uid_t uid = kAlice; uid < kAlice + 8; ++uid) taken += node.TakeAll(uid);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -266,6 +267,12 @@ TEST_CASE("RankExchangeSetup: an answer that makes no sense is none") {
   }));
   REQUIRE(arrivals.size() == 1);
   CHECK(arrivals[0].node == NodeIndex(1));
+  // Before it is ready nobody says anything to it.
+  CHECK(Within([&] {
+    nodes.Advance(began);
+    pollfd ready{arrivals[0].socket.get(), POLLIN, 0};
+    return ::poll(&ready, 1, 0) == 1;
+  }));
   const RankExchangeSign nonsense{kRankExchangeOpen.magic, kRankExchangeWireVersion + 1};
   REQUIRE(SendWhole(arrivals[0].socket.get(), BytesOf(nonsense)).ok());
   CHECK(nodes.Is(1, State::kFailed, began));
