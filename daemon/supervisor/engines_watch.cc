@@ -158,17 +158,19 @@ void Engines::LookForUse(Watched& watched, Clock::time_point now) {
     return;
   }
   if (!watched.unused_since.has_value()) watched.unused_since = now;
-  const MutexLock lock(mutex_);
-  const auto patience = kUnusedPatience + options_.config.keep_communicators;
-  if (now - *watched.unused_since < patience) return;
-  watched.unused_since.reset();
-  const auto found = by_job_.find({engine.uid(), engine.job_id()});
-  if (found == by_job_.end() || found->second != watched.engine || engine.IsUsed()) return;
+  const Clock::duration unused = now - *watched.unused_since;
+  {
+    const MutexLock lock(mutex_);
+    if (unused < kUnusedPatience + options_.config.keep_communicators) return;
+    watched.unused_since.reset();
+    const auto found = by_job_.find({engine.uid(), engine.job_id()});
+    if (found == by_job_.end() || found->second != watched.engine || engine.IsUsed()) return;
+    by_job_.erase(found);
+    engine.Stop();
+  }
   LogWarning(absl::StrCat(engine.Name(), " has nothing to do and has not said so for ",
-                          std::chrono::round<std::chrono::seconds>(patience).count(),
+                          std::chrono::round<std::chrono::seconds>(unused).count(),
                           " s: it is ended"));
-  by_job_.erase(found);
-  engine.Stop();
 }
 
 void Engines::CountThreads(Watched& watched, Clock::time_point now) {
