@@ -132,11 +132,4 @@ int RunTests(int argc, char** argv) {
 }  // namespace
 }  // namespace ringd
 
-#ifdef RINGD_TSAN
-// Asked by ThreadSanitizer. Debian's absl::Status counts its references in a library that is not
-// instrumented: to it, who frees the text would race with whoever has let go of it before.
-extern "C" const char* __tsan_default_suppressions();
-extern "C" const char* __tsan_default_suppressions() { return "race:absl::*Status::Unref\n"; }
-#endif
-
 int main(int argc, char** argv) { return ringd::RunTests(argc, argv); }
