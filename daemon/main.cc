@@ -251,9 +251,11 @@ int Serve(const CommandLine& line, LoadedConfig loaded) {
   }
   // Those that come during the start are taken afterwards.
   const auto addresses = [used = LinksOf(config)] { return DescribeAddresses(used); };
-  const std::string used_addresses = addresses();
+  std::string used_addresses = addresses();
   absl::StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(config, serving.file);
   if (!daemon.ok()) return Fail(daemon.status());
+  // Some may be too young to be served: they are tried again.
+  if (!(*daemon)->ListenOnPeerInterface().ok()) used_addresses.clear();
   LinkWatch watch(links, addresses, used_addresses, [&] { return (*daemon)->UseLinks(); });
   (*daemon)->TellOfLinks(links.problems());
   const std::string& peer_address = (*daemon)->peer_address();

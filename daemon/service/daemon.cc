@@ -141,9 +141,6 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
       Engines::Start(std::move(engines_options), network_.get(), plans_.get(), &isolated_);
   if (!engines.ok()) return engines.status();
   engines_ = *std::move(engines);
-  if (absl::Status status = ListenOnPeerInterface(); !status.ok()) {
-    LogWarning(absl::StrCat("peer_interface: ", status.message()));
-  }
   // All threads that are started from here on, and none that starts engines: they would inherit it.
   ServeBesideEngine();
   door_->Start();
@@ -186,11 +183,11 @@ absl::Status Daemon::UseLinks() {
   absl::StatusOr<std::string> wire_address = WireAddress(config_, door_.get());
   if (!wire_address.ok()) return wire_address.status();
   engines_->UseAddresses(*wire_address, ExchangeAddress(config_, door_.get()));
-  LogInfo("all interfaces carry data for jobs to come");
-  return ListenOnPeerInterface();
+  const absl::Status listens = ListenOnPeerInterface();
+  if (listens.ok()) LogInfo("all interfaces carry data for jobs to come");
+  return listens;
 }
 
-// A launcher may name this node by any address of the interface.
 absl::Status Daemon::ListenOnPeerInterface() {
   absl::Status status;
   for (const std::string& host : FindPeerHosts(config_)) status.Update(door_->AlsoListenOn(host));

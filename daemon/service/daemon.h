@@ -45,6 +45,9 @@ class Daemon {
   // More interfaces carry data than before, or their addresses are others: jobs to come use them,
   // and other ringds find this one there. An error leaves out what is new. Does not block.
   absl::Status UseLinks();
+  // At all of its addresses: a launcher may name this node by any. An error leaves out what the
+  // kernel does not let it serve yet.
+  absl::Status ListenOnPeerInterface();
   // What keeps interfaces from carrying data now, for ringctl; empty: nothing.
   void TellOfLinks(const std::string& problems) { supervisor_->TellOfLinks(problems); }
 
@@ -69,7 +72,6 @@ class Daemon {
   // As NodeDrain::Apply; the listener asks.
   void ApplyDrain(bool draining);
   absl::Status StartParts(const Config& config, const std::string& config_file);
-  absl::Status ListenOnPeerInterface();
 
   Config config_;
   std::string peer_address_;

@@ -32,8 +32,9 @@ constexpr auto kFirstPause = std::chrono::seconds(1);
 constexpr auto kLongestPause = std::chrono::seconds(30);
 
 // How long an engine may be without sessions and without other nodes' connections, beside the time
-// for which it keeps communicators.
-constexpr auto kUnusedPatience = std::chrono::minutes(1);
+// for which it keeps communicators. One whose ranks have left a job that goes on elsewhere stays
+// until that has taken its farewells.
+constexpr auto kUnusedPatience = std::chrono::hours(1);
 // Half of TasksMax in ringd.service: all engines and ringd share it.
 constexpr std::size_t kMostThreadsOfUser = 4096;
 constexpr auto kCountInterval = std::chrono::seconds(2);
@@ -168,7 +169,7 @@ void Engines::LookForUse(Watched& watched, Clock::time_point now) {
     by_job_.erase(found);
     engine.Stop();
   }
-  LogWarning(absl::StrCat(engine.Name(), " has nothing to do and has not said so for ",
+  LogWarning(absl::StrCat(engine.Name(), " has no ranks and has not said that it is idle for ",
                           std::chrono::round<std::chrono::seconds>(unused).count(),
                           " s: it is ended"));
 }
@@ -185,6 +186,8 @@ void Engines::CountThreads(Watched& watched, Clock::time_point now) {
   std::size_t most = 0;
   for (const auto& [number, other] : watched_) {
     if (!other.engine->begun() || other.engine->uid() != watched.engine->uid()) continue;
+    // What is ending has no more of them soon.
+    if (other.engine->stopping() || !other.engine->why_ended().empty()) continue;
     of_user += other.threads;
     most = std::max(most, other.threads);
   }
@@ -297,6 +300,7 @@ void Engines::Bury(Watched& watched, const std::string& how) {
   job.set_ended_unix_seconds(
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
   job.set_age_seconds(job.ended_unix_seconds() - job.started_unix_seconds());
+  JobHistory::Cut(job);
   history_.Add(std::move(job));
 }
 

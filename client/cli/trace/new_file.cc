@@ -15,13 +15,15 @@
 namespace ringd::cli {
 
 absl::StatusOr<std::unique_ptr<NewFile>> NewFile::Create(const std::string& path) {
-  if (path == "-") return std::unique_ptr<NewFile>(new NewFile(path, "", "", stdout));
+  if (path == "-" || path == "/dev/stdout" || path == "/dev/fd/1" || path == "/proc/self/fd/1") {
+    return std::unique_ptr<NewFile>(new NewFile("-", "", "", stdout));
+  }
   struct stat there {};
   const bool is_there = ::stat(path.c_str(), &there) == 0;
   if (is_there && S_ISDIR(there.st_mode)) {
     return ErrnoStatus(EISDIR, absl::StrCat("write ", path));
   }
-  // Such as /dev/stdout. One that leads nowhere yet is made by opening it.
+  // One that leads nowhere yet is made by opening it.
   std::error_code error;
   const bool is_link = std::filesystem::is_symlink(path, error);
   const std::string target = is_link ? std::filesystem::canonical(path, error).string() : path;

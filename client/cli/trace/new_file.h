@@ -19,7 +19,7 @@ namespace ringd::cli {
 // Ownership: removes what was written if it goes before Commit().
 class NewFile {
  public:
-  // "-": standard output. Blocks while nobody reads from a pipe.
+  // "-", "/dev/stdout" and its like: standard output. Blocks while nobody reads from a pipe.
   //   The errno's status, which names the path: nothing can be written there.
   static absl::StatusOr<std::unique_ptr<NewFile>> Create(const std::string& path);
   ~NewFile();

@@ -67,6 +67,8 @@ class StopSignals {
     action.sa_handler = OnStopSignal;
     for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
       ::sigaction(kStopSignals[i], &action, &old_[i]);
+      // As under nohup.
+      if (old_[i].sa_handler == SIG_IGN) ::sigaction(kStopSignals[i], &old_[i], nullptr);
     }
   }
   ~StopSignals() {

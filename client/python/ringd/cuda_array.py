@@ -149,8 +149,10 @@ def _interface_of(array: object, name: str) -> Mapping[str, Any] | None:
     """Its ``__cuda_array_interface__``; None: it is to be taken by DLPack."""
     try:
         interface: Mapping[str, Any] = array.__cuda_array_interface__  # type: ignore[attr-defined]
-        # Some versions of PyTorch give bfloat16 the word of float16; DLPack has one for each.
-        if interface.get("typestr") == "<f2" and dlpack.has_dlpack(array):
+        # Some versions of PyTorch, which names no stream, give bfloat16 the word of float16; DLPack
+        # has one for each.
+        is_unclear = interface.get("typestr") == "<f2" and interface.get("stream") is None
+        if is_unclear and dlpack.has_dlpack(array):
             return None
     except (AttributeError, KeyError):  # PyTorch's own before 2.5 has no word for bfloat16 at all
         if dlpack.has_dlpack(array):

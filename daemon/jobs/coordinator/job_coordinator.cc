@@ -271,8 +271,7 @@ void JobCoordinator::OnFailure(const Node& node, const v1::Failure& failure,
   }
   if (!is_here || state_ == State::kFailed) return Fail(cause);
   // Its own connection is about to end, and says more.
-  if (suspicion_.has_value()) return;
-  suspicion_ = Suspicion{failure.lost_node(), cause, now + kSuspicionLasts};
+  if (!suspicion_.has_value()) suspicion_ = Suspicion{cause, now + kSuspicionLasts};
 }
 
 void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why) {
@@ -286,8 +285,6 @@ void JobCoordinator::OnLinkLost(LinkId link, const absl::Status& why) {
     if (nodes_.empty()) state_ = State::kFailed;
   }
   if (node.left.size() == node.ranks.size()) {
-    // Its connections ended since it had left.
-    if (suspicion_.has_value() && suspicion_->node == node.name) suspicion_.reset();
     for (const auto& [number, schedule] : schedules_) schedule->OnNodeGone(link);
     return;
   }

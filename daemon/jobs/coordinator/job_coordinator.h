@@ -176,7 +176,6 @@ class JobCoordinator {
   Clock::time_point next_gathering_;
   // A node has seen another one's connections end, and the cause if nobody knows more.
   struct Suspicion {
-    std::string node;
     absl::Status cause;
     Clock::time_point until;
   };

@@ -148,6 +148,21 @@ def test_bfloat16_is_what_dlpack_says_whatever_the_other_interface_does(words: d
     assert recorder.specs[0].data_type == DataType.BFLOAT16
 
 
+def test_float16_with_a_stream_of_its_own_is_taken_by_the_interface_that_names_it() -> None:
+    class LikeCuPy(ExportedArray):
+        __cuda_array_interface__ = {
+            "data": (0x1000, False),
+            "shape": (2, 3),
+            "typestr": "<f2",
+            "version": 3,
+            "stream": 7,
+        }
+
+    recorder, _ = reduce(LikeCuPy(0x1000, (2, 3), bits=16))
+    assert recorder.specs[0].data_type == DataType.FLOAT16
+    assert recorder.calls == [("submit", 7, 0x1000, 0x1000, 7)]
+
+
 @pytest.mark.parametrize("error", [BufferError("it needs a gradient"), ValueError("no such stream")])
 def test_why_a_maker_does_not_export_is_told(error: Exception) -> None:
     class Refuses(ExportedArray):

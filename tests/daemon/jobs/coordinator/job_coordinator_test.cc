@@ -296,18 +296,6 @@ TEST_CASE("JobCoordinator: ranks that left are told to the other nodes, and thei
     world.coordinator.OnLinkLost(kB, absl::OkStatus());
     CHECK(world.nodes.FailuresOf(kA).empty());
   }
-  SECTION("after its last rank, though a node has lost its connections before it heard of that") {
-    v1::NodeMessage lost;
-    lost.mutable_failure()->set_code(static_cast<int>(absl::StatusCode::kUnavailable));
-    lost.mutable_failure()->set_text("lost the connection to node-b");
-    lost.mutable_failure()->set_lost_node("node-b");
-    world.coordinator.OnMessage(kA, lost, world.begin);
-    message.mutable_ranks_left()->set_ranks(0, 3);
-    world.coordinator.OnMessage(kB, message, world.begin);
-    world.coordinator.OnLinkLost(kB, absl::OkStatus());
-    world.coordinator.Advance(world.begin + 2 * kSecond);
-    CHECK(world.nodes.FailuresOf(kA).empty());
-  }
   SECTION("but not before") {
     world.coordinator.OnLinkLost(kB, absl::UnavailableError("reset"));
     CHECK_THAT(world.Failure({kA}), Contains("node-b"));
