@@ -13,6 +13,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -33,6 +34,12 @@ std::string ReadFile(const std::string& path) {
   std::stringstream text;
   text << file.rdbuf();
   return text.str();
+}
+
+std::pair<UniqueFd, UniqueFd> MakePipe() {
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
 // A folder for one test, with files that take the run's output.
@@ -169,10 +176,7 @@ TEST_CASE("RunRanks: no output is lost, whoever writes how") {
 
 TEST_CASE("RunRanks: no output is lost if ranks end while it waits for a slow reader") {
   Workplace place;
-  int ends[2];
-  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
-  const UniqueFd reader(ends[0]);
-  UniqueFd writer(ends[1]);
+  auto [reader, writer] = MakePipe();
   place.options().standard_output = writer.get();
   place.options().prefix = false;
   // More than a pipe holds, less than two: the rank ends while a write waits for the reader.
@@ -297,10 +301,7 @@ TEST_CASE("RunRanks: what a shell has started has the grace time, too, when the 
 
 TEST_CASE("RunRanks: the time limit holds, too, if nobody reads the output") {
   Workplace place;
-  int ends[2];
-  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
-  const UniqueFd reader(ends[0]);
-  const UniqueFd writer(ends[1]);
+  auto [reader, writer] = MakePipe();
   place.options().standard_output = writer.get();
   place.options().time_limit = Clock::now() + milliseconds(200);
   const Clock::time_point start = Clock::now();
@@ -312,10 +313,7 @@ TEST_CASE("RunRanks: the time limit holds, too, if nobody reads the output") {
 
 TEST_CASE("RunRanks: a signal that comes while nobody reads the output is told as that") {
   Workplace place;
-  int ends[2];
-  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
-  const UniqueFd reader(ends[0]);
-  const UniqueFd writer(ends[1]);
+  auto [reader, writer] = MakePipe();
   place.options().standard_output = writer.get();
   const pid_t self = ::getpid();
   std::thread user([&] {
@@ -340,10 +338,7 @@ TEST_CASE("RunRanks: a program that does not exist is an error that names it") {
 TEST_CASE("RunRanks: a reader of the output, or of the errors, that goes ends the run") {
   Workplace place;
   const bool errors = GENERATE(false, true);
-  int ends[2];
-  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
-  UniqueFd reader(ends[0]);
-  const UniqueFd writer(ends[1]);
+  auto [reader, writer] = MakePipe();
   reader.Reset();
   (errors ? place.options().standard_error : place.options().standard_output) = writer.get();
   const RunOutcome outcome = place.Run({errors ? "echo a >&2; sleep 60" : "echo a; sleep 60"});
