@@ -162,8 +162,8 @@ class Context {
     return unended_operations_ != nullptr && UnendedOperations::IsOne(operation);
   }
   absl::Status WaitForUnended(ringd_operation operation, std::int64_t timeout_ms);
-  // Until EndPart, in another thread, has got so far that nothing of this rank goes on.
-  void AwaitLeft();
+  // Until EndPart, in another thread, has ended this rank's part.
+  void AwaitLeft() ABSL_EXCLUSIVE_LOCKS_REQUIRED(part_mutex_);
   // Takes a ping out once it has been answered; keeps one that is late.
   absl::Status AwaitPing(std::uint64_t sequence, Clock::time_point deadline,
                          std::int64_t timeout_ms) ABSL_LOCKS_EXCLUDED(pings_mutex_);
@@ -347,10 +347,11 @@ class Context {
   const std::unique_ptr<ControlChannel> control_;
   // Its thread uses what stands above, and stops first.
   Lifeline lifeline_;
-  std::atomic<bool> part_ended_{false};
-  Mutex left_mutex_;
-  CondVar left_changed_;
-  bool has_left_ ABSL_GUARDED_BY(left_mutex_) = false;
+  // In the job. It has ended as soon as nothing of this rank goes on.
+  enum class Part : std::uint8_t { kTaken, kEnding, kEnded };
+  Mutex part_mutex_;
+  CondVar part_changed_;
+  Part part_ ABSL_GUARDED_BY(part_mutex_) = Part::kTaken;
 };
 
 }  // namespace ringd::client

@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -18,7 +17,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -63,16 +61,6 @@ std::optional<std::string> NetworkOf(const ifaddrs& entry) {
   std::memcpy(&address, entry.ifa_addr, sizeof(address));
   if (IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr)) return std::nullopt;
   return NetworkText(entry, offsetof(sockaddr_in6, sin6_addr), sizeof(in6_addr));
-}
-
-// Empty: it has no such address, or one that means nothing on other nodes.
-std::string AddressOf(const ifaddrs& entry) {
-  std::array<char, NI_MAXHOST> text{};
-  if (!NetworkOf(entry).has_value()) return "";
-  const socklen_t length =
-      entry.ifa_addr->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-  ::getnameinfo(entry.ifa_addr, length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
-  return text.data();
 }
 
 // Null: it has one that means something on other nodes, or can't be asked.
@@ -131,19 +119,6 @@ std::string DescribeUnreadyLinks(const std::vector<std::string>& interfaces) {
     absl::StrAppend(&problems, problems.empty() ? "" : "; ", interface, " ", why);
   }
   return problems;
-}
-
-std::string DescribeAddresses(const std::vector<std::string>& interfaces) {
-  std::set<std::string> addresses;
-  const AddressList list = LocalAddresses();
-  for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
-    if (std::find(interfaces.begin(), interfaces.end(), entry->ifa_name) == interfaces.end()) {
-      continue;
-    }
-    const std::string address = AddressOf(*entry);
-    if (!address.empty()) addresses.insert(absl::StrCat(entry->ifa_name, " ", address));
-  }
-  return absl::StrJoin(addresses, ", ");
 }
 
 std::vector<InterfaceNetwork> NetworksOf(const std::vector<std::string>& interfaces) {

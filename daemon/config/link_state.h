@@ -19,10 +19,6 @@ std::vector<std::string> LinksOf(const Config& config);
 // are always ready. Does not block.
 std::string DescribeUnreadyLinks(const std::vector<std::string>& interfaces);
 
-// What these interfaces have, but link-local ones: "eth0 10.1.0.1, eth0 2001:db8::1". It differs
-// when an address has come or gone. Does not block.
-std::string DescribeAddresses(const std::vector<std::string>& interfaces);
-
 // A network that an interface has an address in, as "10.1.0.0/24".
 struct InterfaceNetwork {
   std::string interface;

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -254,6 +255,18 @@ absl::StatusOr<std::vector<std::string>> FindDataHosts(const Config& config) {
     }
   }
   return hosts;
+}
+
+std::string DescribeAddresses(const std::vector<std::string>& interfaces) {
+  const absl::StatusOr<std::vector<InterfaceAddress>> addresses = ListAddresses();
+  if (!addresses.ok()) return "";
+  std::set<std::string> described;
+  for (const std::string& name : interfaces) {
+    for (const std::string& address : KeepReachable(AddressesOf(name, *addresses), true)) {
+      described.insert(absl::StrCat(name, " ", address));
+    }
+  }
+  return absl::StrJoin(described, ", ");
 }
 
 }  // namespace ringd

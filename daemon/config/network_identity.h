@@ -43,6 +43,10 @@ absl::StatusOr<std::vector<std::string>> FindDataHosts(const Config& config);
 // block.
 std::vector<std::string> FindPeerHosts(const Config& config);
 
+// What these interfaces have, but link-local ones: "eth0 10.1.0.1, eth0 2001:db8::1". It differs
+// when an address has come or gone. Does not block.
+std::string DescribeAddresses(const std::vector<std::string>& interfaces);
+
 }  // namespace ringd
 
 #endif  // RINGD_DAEMON_CONFIG_NETWORK_IDENTITY_H_

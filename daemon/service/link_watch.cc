@@ -16,8 +16,8 @@ bool LinkWatch::Look(Clock::time_point now) {
   if (now < next_look_) return false;
   next_look_ = now + kLookInterval;
   const std::optional<std::string> word = links_.Look();
-  if (word.has_value() && (links_.Ready() || !are_used_)) LogInfo(*word);
-  if (word.has_value() && !links_.Ready() && are_used_) {
+  if (word.has_value() && (links_.Ready() || !used_.has_value())) LogInfo(*word);
+  if (word.has_value() && !links_.Ready() && used_.has_value()) {
     LogWarning(absl::StrCat(problems(), ": jobs over several nodes fail where they need it"));
   }
   TakeNewcomers();
@@ -27,12 +27,12 @@ bool LinkWatch::Look(Clock::time_point now) {
 void LinkWatch::TakeNewcomers() {
   if (!links_.Ready()) return;
   std::string addresses = addresses_();
-  if (are_used_ && addresses == used_) return;
+  if (used_ == addresses) return;
   // An address that has just come may have to wait for the kernel (IPv6 looks for duplicates).
   const absl::Status status = use_();
   if (status.ok()) {
-    if (are_used_) LogInfo(absl::StrCat("the interfaces have other addresses: ", addresses));
-    are_used_ = true;
+    if (used_.has_value())
+      LogInfo(absl::StrCat("the interfaces have other addresses: ", addresses));
     used_ = std::move(addresses);
     trouble_.clear();
   } else if (status.message() != trouble_) {

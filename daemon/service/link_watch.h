@@ -3,6 +3,7 @@
 #define RINGD_DAEMON_SERVICE_LINK_WATCH_H_
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -28,8 +29,7 @@ class LinkWatch {
       : links_(links),
         addresses_(std::move(addresses)),
         use_(std::move(use)),
-        are_used_(links.Ready()),
-        used_(std::move(used)) {}
+        used_(links.Ready() ? std::optional(std::move(used)) : std::nullopt) {}
 
   // To be called several times a second; looks once a second. True if problems() has changed.
   bool Look(Clock::time_point now);
@@ -43,8 +43,7 @@ class LinkWatch {
   LinkWait& links_;
   const Addresses addresses_;
   const Use use_;
-  bool are_used_;
-  std::string used_;  // addresses
+  std::optional<std::string> used_;  // at which addresses; nothing: the interfaces are not yet
   Clock::time_point next_look_;
   std::string trouble_;  // why they are not used yet
 };
