@@ -43,10 +43,7 @@ absl::StatusOr<SlabMapping> SlabMapping::Map(std::shared_ptr<const CudaContext> 
       !status.ok()) {
     return status;
   }
-  const DeviceAddress address = mapping.address_;
-  auto timeline = Timeline::Create(std::move(context), address);
-  if (!timeline.ok()) return timeline.status();
-  mapping.timeline_.emplace(*std::move(timeline));
+  mapping.timeline_.emplace(std::move(context), mapping.address_);
   return mapping;
 }
 
@@ -118,9 +115,9 @@ absl::StatusOr<DeviceSlab> DeviceSlab::Create(std::shared_ptr<const CudaContext>
   absl::Status status =
       CudaStatus(cuda, "cuMemsetD8Async", cuda.cuMemsetD8Async(mapping->address(), 0, all, on));
   if (status.ok()) {
-    status = CudaStatus(cuda, "cuStreamWriteValue64",
-                        cuda.cuStreamWriteValue64(on, mapping->address(), kTimelineMagic,
-                                                  CU_STREAM_WRITE_VALUE_DEFAULT));
+    status = CudaStatus(
+        cuda, "cuMemcpyHtoDAsync",
+        cuda.cuMemcpyHtoDAsync(mapping->address(), &kTimelineMagic, sizeof kTimelineMagic, on));
   }
   if (status.ok()) status = stream->WaitIdle(Clock::now() + kSetUpPatience);
   if (!status.ok()) return status;

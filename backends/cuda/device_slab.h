@@ -30,7 +30,7 @@ class SlabMapping {
  public:
   // Makes addresses for `handle` (a CUmemGenericAllocationHandle), whose owner it becomes whether
   // it succeeds or not. `bytes` are whole granules.
-  //   kFailedPrecondition: no stream memory operations.  Others as CudaStatus says.
+  // As CudaStatus says.
   static absl::StatusOr<SlabMapping> Map(std::shared_ptr<const CudaContext> context,
                                          std::uint64_t handle, std::size_t bytes);
 
@@ -77,7 +77,7 @@ class DeviceSlab {
   //   kInvalidArgument: no bytes, or more than the GPU has.
   //   kResourceExhausted: the GPU has too little left; the message says how much was asked for, how
   //   much is free, on which GPU, and `setting`.
-  //   kFailedPrecondition: the GPU has no such memory or no stream memory operations.
+  //   kFailedPrecondition: the GPU has no such memory.
   //   Others as CudaStatus says.
   static absl::StatusOr<DeviceSlab> Create(std::shared_ptr<const CudaContext> context,
                                            std::size_t bytes, absl::string_view setting);

@@ -73,16 +73,6 @@ absl::Status EnqueueAll(const CudaContext& context, StreamHandle stream,
 
 }  // namespace
 
-absl::StatusOr<Timeline> Timeline::Create(std::shared_ptr<const CudaContext> context,
-                                          DeviceAddress base) {
-  if (!context->has_stream_memory_operations()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("GPU ", context->uuid(),
-                     " has no 64-bit stream memory operations, by which ringd orders streams"));
-  }
-  return Timeline(std::move(context), base);
-}
-
 absl::Status SignalAll(const CudaContext& context, StreamHandle stream,
                        std::span<const TimelineMark> marks) {
   return EnqueueAll(context, stream, marks, Write);

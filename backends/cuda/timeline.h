@@ -69,10 +69,10 @@ absl::Status WaitAll(const CudaContext& context, StreamHandle stream,
 // Ownership: shares the context; the slab must outlive what is enqueued.
 class Timeline {
  public:
-  // `base` is the slab's first byte.
-  //   kFailedPrecondition: the GPU has no stream memory operations.
-  static absl::StatusOr<Timeline> Create(std::shared_ptr<const CudaContext> context,
-                                         DeviceAddress base);
+  // `base` is the slab's first byte. On a GPU without stream memory operations (CudaContext says
+  // so) nothing can be enqueued: kFailedPrecondition.
+  Timeline(std::shared_ptr<const CudaContext> context, DeviceAddress base)
+      : context_(std::move(context)), base_(base) {}
 
   // Where a slot is, for SignalAll and WaitAll. kInvalidArgument: no such slot or value.
   absl::StatusOr<TimelineMark> At(std::uint32_t slot, std::uint64_t value) const;
@@ -99,8 +99,6 @@ class Timeline {
   }
 
  private:
-  Timeline(std::shared_ptr<const CudaContext> context, DeviceAddress base)
-      : context_(std::move(context)), base_(base) {}
   std::shared_ptr<const CudaContext> context_;
   DeviceAddress base_;
 };

@@ -278,7 +278,8 @@ absl::Status Context::StreamWait(ringd_operation operation, void* stream) {
   const std::uint64_t sequence = SequenceOf(operation);
   if (NodeLanes::TagOf(operation) == NodeLanes::kHostPathTag) {
     if (absl::Status status = (*gpu)->CheckNotCapturing(stream); !status.ok()) return status;
-    return host_path_now_.load(std::memory_order_acquire)->StreamWait(sequence, stream);
+    return host_path_now_.load(std::memory_order_acquire)
+        ->StreamWait(sequence, stream, is_interrupted_);
   }
   const bool is_ringds = QueueOf(operation) == &ring_operations_;
   DeviceBlock* const block = is_ringds ? ring_operations_.DeviceBlockOf(sequence) : nullptr;

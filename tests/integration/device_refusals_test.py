@@ -54,10 +54,9 @@ def test_without_nccl_the_rank_that_asks_for_a_gpu_hears_which_file_is_missing(c
     [
         ({"cuda_driver_version": 11000}, ["11.0", "libcuda.so.1"]),
         ({"cuda_without": "cuMemCreate"}, ["cuMemCreate", "libcuda.so.1"]),
-        ({"cuda_stream_memory_operations": 0}, ["stream memory operations"]),
         ({"cuda_devices": 0}, ["cuInit", "no CUDA-capable device"]),
     ],
-    ids=["old", "without a function", "without stream memory operations", "without a GPU"],
+    ids=["old", "without a function", "without a GPU"],
 )
 def test_a_driver_that_can_t_be_used_is_told_with_the_reason(
     cluster: Cluster, settings: dict[str, Any], words: list[str]
@@ -70,6 +69,18 @@ def test_a_driver_that_can_t_be_used_is_told_with_the_reason(
     assert len(errors) == 2
     for error in errors:
         expect_words(error, *words)
+
+
+@pytest.mark.parametrize("launcher", ["engine", "trainer"])
+def test_who_is_to_launch_needs_stream_memory_operations(cluster: Cluster, launcher: str) -> None:
+    environment = give_gpus(cluster, cuda_stream_memory_operations=0)
+    cluster.start_nodes(1, device_launch=launcher)
+    job = cluster.start_job(REFUSED, [2], environment=environment | {"SLAB": "65536"})
+    job.expect_success()
+    errors = error_of(job)
+    assert len(errors) == 2
+    for error in errors:
+        expect_words(error, "stream memory operations")
 
 
 def test_a_slab_larger_than_the_gpu_is_refused_with_the_amounts(cluster: Cluster) -> None:

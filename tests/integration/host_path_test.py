@@ -6,7 +6,6 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.cluster import Cluster, JobRun
-from tests.integration.device_refusals_test import error_of
 from tests.integration.device_test import SUMS
 from tests.integration.device_views_test import STAYS, devices_of
 from tests.integration.emulated_gpus import give_gpus, has_opened, start_on_gpus
@@ -184,12 +183,18 @@ REFUSED = """
 """
 
 
-def test_a_gpu_without_stream_memory_operations_has_no_host_path_either(cluster: Cluster) -> None:
-    environment = give_gpus(cluster, cuda_stream_memory_operations=0)
-    cluster.start_nodes(1, device_launch="host")
-    job = cluster.start_job(REFUSED, [1], environment=environment)
+@pytest.mark.parametrize("program", [SUMS, TYPES, SHARES], ids=["sums", "types", "shares"])
+@LAYOUTS
+def test_a_gpu_without_stream_memory_operations_takes_the_host_path(
+    cluster: Cluster, layout: list[int], program: str
+) -> None:
+    environment = give_gpus(cluster, cuda_devices=max(layout), cuda_stream_memory_operations=0)
+    cluster.start_nodes(len(layout))
+    job = cluster.start_job(program, layout, environment=environment)
     job.expect_success()
-    expect_words(error_of(job)[0], "stream memory operations")
+    told = warnings_of(job)
+    assert len(told) == sum(layout)
+    expect_words(told[0], "stream memory operations")
 
 
 FULL = """

@@ -37,8 +37,8 @@ bool IsOwnFolder(const fs::path& path) { return IsOwn(path, S_IFDIR, S_IWGRP | S
 
 bool IsRunName(std::string_view name) {
   constexpr std::string_view kTemplate = kPrivateName;
-  constexpr std::size_t kFixed = kTemplate.find('X');
-  return name.size() == kTemplate.size() && name.starts_with(kTemplate.substr(0, kFixed));
+  const std::string_view fixed = kTemplate.substr(0, kTemplate.find('X'));
+  return name.size() == kTemplate.size() && name.starts_with(fixed);
 }
 
 bool IsNumber(std::string_view name) {

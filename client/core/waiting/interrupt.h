@@ -32,7 +32,7 @@ class InterruptibleWait {
     const Clock::time_point now = Clock::now();
     if (now < slice_end_) return slice_end_;
     if (slice_end_ != kNotBegun && check_()) {
-      return absl::CancelledError("interrupted while it waited for room");
+      return absl::CancelledError("interrupted while it waited");
     }
     slice_end_ = now + kInterruptInterval;
     return slice_end_;

@@ -97,8 +97,8 @@ TEST_CASE("CudaStatus: keeps CUDA's name and text, and says what can be done") {
           CHILD_CHECK(absl::IsAborted(status(CUDA_ERROR_ILLEGAL_ADDRESS)));
           CHILD_CHECK(absl::IsInternal(status(CUDA_ERROR_INVALID_VALUE)));
           // A code that the driver doesn't know.
-          CHILD_CHECK(status(static_cast<CUresult>(12345)).ToString() ==
-                      "INTERNAL: cuThing: CUDA error 12345");
+          CHILD_CHECK(status(static_cast<CUresult>(1001)).ToString() ==
+                      "INTERNAL: cuThing: CUDA error 1001");
         }) == "");
   CHECK(IsFatal(CUDA_ERROR_LAUNCH_FAILED));
   CHECK_FALSE(IsFatal(CUDA_ERROR_INVALID_VALUE));

@@ -184,8 +184,15 @@ TEST_CASE("Timeline: slots, values and streams that are none are refused") {
 
 TEST_CASE("Timeline: a GPU without stream memory operations says so") {
   CHECK(RunEmulated({{"STREAM_MEMORY_OPERATIONS", "0"}}, [](const Child& child) {
-          CHILD_REFUSED(absl::StatusCode::kFailedPrecondition, "stream memory operations",
-                        DeviceSlab::Create(OpenGpu(child), kBytes, "slab_bytes").status());
+          const auto context = OpenGpu(child);
+          const CudaStream stream = CHILD_VALUE(CudaStream::Create(context));
+          const DeviceSlab slab = CHILD_VALUE(DeviceSlab::Create(context, kBytes, "slab_bytes"));
+          CHILD_CHECK(child.Read(slab.address()) == kTimelineMagic);
+          CHILD_REFUSED(absl::StatusCode::kFailedPrecondition, "stream memory operation",
+                        slab.timeline().Signal(stream.handle(), 2, 1));
+          const std::uint32_t slots[] = {2};
+          CHILD_REFUSED(absl::StatusCode::kFailedPrecondition, "stream memory operation",
+                        slab.timeline().Release(slots));
         }) == "");
 }
 

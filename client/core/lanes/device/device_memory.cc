@@ -43,10 +43,9 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> DeviceMemory::Use(
   if (bytes <= kTimelineBytes) {
     return absl::InternalError("this process's device memory has no room for tensors");
   }
-  absl::StatusOr<Timeline> timeline = Timeline::Create(gpu, address);
-  if (!timeline.ok()) return timeline.status();
+  Timeline timeline(gpu, address);
   return std::unique_ptr<DeviceMemory>(
-      new DeviceMemory(std::move(gpu), std::nullopt, address, bytes, *std::move(timeline)));
+      new DeviceMemory(std::move(gpu), std::nullopt, address, bytes, std::move(timeline)));
 }
 
 DeviceMemory::DeviceMemory(std::shared_ptr<const CudaContext> gpu, std::optional<ImportedSlab> slab,

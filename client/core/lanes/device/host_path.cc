@@ -1,6 +1,7 @@
 #include "client/core/lanes/device/host_path.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -116,6 +117,7 @@ absl::StatusOr<std::uint64_t> HostPath::Submit(Registration& tensor, const void*
 }
 
 std::shared_ptr<const HostPath::Orders> HostPath::OrdersOf(const Registration& tensor) const {
+  if (!memory_->has_values()) return nullptr;
   Orders orders = carrier_.orders_of(tensor);
   if (orders.source.empty()) return nullptr;
   return std::make_shared<const Orders>(std::move(orders));
@@ -173,7 +175,10 @@ void HostPath::Withdraw(std::uint64_t sequence) {
 
 absl::Status HostPath::HandOver(std::uint64_t sequence, DeviceBlock* block, StreamHandle stream,
                                 std::shared_ptr<const Orders> orders) {
-  absl::Status status = memory_->SignalReady(stream, PairOf(sequence), sequence, PinnedArena::kAll);
+  absl::Status status;
+  if (memory_->has_values()) {
+    status = memory_->SignalReady(stream, PairOf(sequence), sequence, PinnedArena::kAll);
+  }
   if (status.ok() && block != nullptr) {
     // The value is written to memory that has to be there.
     const MutexLock lock(block->mutex);
@@ -194,7 +199,14 @@ absl::Status HostPath::HandOver(std::uint64_t sequence, DeviceBlock* block, Stre
   return absl::OkStatus();
 }
 
-absl::Status HostPath::StreamWait(std::uint64_t sequence, StreamHandle stream) {
+absl::Status HostPath::StreamWait(std::uint64_t sequence, StreamHandle stream,
+                                  const InterruptCheck& is_interrupted) {
+  std::optional<std::uint32_t> pair;
+  if (memory_->has_values()) {
+    pair = PairOf(sequence);
+  } else if (absl::Status status = AwaitEnd(sequence, is_interrupted); !status.ok()) {
+    return status;
+  }
   OperationEnd end;
   std::shared_ptr<const Orders> orders;
   {
@@ -215,7 +227,16 @@ absl::Status HostPath::StreamWait(std::uint64_t sequence, StreamHandle stream) {
       return CopyPiecesOut(*end.registration, *orders, sequence, offset, to, stream);
     };
   }
-  return staging_->Fetch(*end.device_block, sequence, stream, PairOf(sequence), copy);
+  return staging_->Fetch(*end.device_block, sequence, stream, pair, copy);
+}
+
+absl::Status HostPath::AwaitEnd(std::uint64_t sequence, const InterruptCheck& is_interrupted) {
+  InterruptibleWait wait(is_interrupted);
+  for (;;) {
+    const absl::StatusOr<Clock::time_point> until = wait.NextEnd();
+    if (!until.ok()) return until.status();
+    if (Wait(sequence, *until) != WaitResult::kTimeout) return absl::OkStatus();
+  }
 }
 
 bool HostPath::IsFull() const {

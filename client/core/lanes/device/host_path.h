@@ -37,6 +37,10 @@ namespace ringd::client {
 // waits for a stream, nor for a rank. A large tensor that ringd carries out comes and goes in
 // pieces, so that copies and line overlap.
 //
+// A GPU without stream memory operations has no such values. The thread asks for events then
+// whether sources are there, tensors come and go as a whole, and StreamWait blocks until the result
+// can be copied.
+//
 // Operations of one name are submitted in the order of Submit, others as their sources come.
 //
 // Thread safety: any thread may call anything, destruction last. A forked child must not use it,
@@ -78,8 +82,10 @@ class HostPath final : public OperationQueue, private EndsBeforeLibraries {
                                        StreamHandle stream,
                                        const InterruptCheck& is_interrupted = {})
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // What ringd_stream_wait says. kNotFound: there is no such operation any more.
-  absl::Status StreamWait(std::uint64_t sequence, StreamHandle stream) ABSL_LOCKS_EXCLUDED(mutex_);
+  // What ringd_stream_wait says.
+  //   kNotFound: there is no such operation any more.  kCancelled: as Submit.
+  absl::Status StreamWait(std::uint64_t sequence, StreamHandle stream,
+                          const InterruptCheck& is_interrupted = {}) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Blocks of operations, and results that no stream has fetched.
   DeviceStaging& staging() noexcept { return *staging_; }
@@ -137,6 +143,9 @@ class HostPath final : public OperationQueue, private EndsBeforeLibraries {
   absl::Status HandOver(std::uint64_t sequence, DeviceBlock* block, StreamHandle stream,
                         std::shared_ptr<const Orders> orders) ABSL_LOCKS_EXCLUDED(mutex_);
   void Withdraw(std::uint64_t sequence) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Returns when the operation has ended, or is not there any more.
+  absl::Status AwaitEnd(std::uint64_t sequence, const InterruptCheck& is_interrupted)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   std::shared_ptr<const Orders> OrdersOf(const Registration& tensor) const;
   // Put on `stream`: copies of one piece after the other, with the values between them.
   absl::Status CopyPiecesIn(const Registration& tensor, const Orders& orders,
@@ -155,6 +164,7 @@ class HostPath final : public OperationQueue, private EndsBeforeLibraries {
   bool TakeNew() ABSL_LOCKS_EXCLUDED(mutex_);
   // True if some have been.
   bool SubmitReady();
+  bool IsSourceThere(const Item& item) const;
   absl::StatusOr<std::uint64_t> SubmitOne(Item& item);
   bool MovePieces();
   bool TakeEnded();

@@ -50,6 +50,18 @@ void* HostPath::AddressOf(const OperationEnd& end) const noexcept {
   return end.device_block == nullptr ? nullptr : memory_->At(end.device_block->offset);
 }
 
+bool HostPath::IsSourceThere(const Item& item) const {
+  if (memory_->has_values()) {
+    const std::uint32_t ready = memory_->ReadyPieces(PairOf(item.sequence), item.sequence);
+    return item.orders != nullptr ? ready > 0 : ready == PinnedArena::kAll;
+  }
+  DeviceBlock* const block = item.end.device_block;
+  if (block == nullptr) return true;
+  const MutexLock lock(block->mutex);
+  // Of a GPU that has failed LookAtGpu tells.
+  return block->last_use.IsReached().value_or(false);
+}
+
 bool HostPath::SubmitReady() {
   const bool alive = state_.alive();
   bool moved = false;
@@ -59,9 +71,7 @@ bool HostPath::SubmitReady() {
     const auto item = next++;
     Registration& tensor = *item->end.registration;
     const auto name = std::pair(tensor.lane.communicator, tensor.numbers.tensor);
-    const std::uint32_t ready = memory_->ReadyPieces(PairOf(item->sequence), item->sequence);
-    const bool is_ready = item->orders != nullptr ? ready > 0 : ready == PinnedArena::kAll;
-    if (alive && (held_up.contains(name) || !is_ready)) {
+    if (alive && (held_up.contains(name) || !IsSourceThere(*item))) {
       held_up.insert(name);
       continue;
     }

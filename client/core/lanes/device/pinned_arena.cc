@@ -25,12 +25,8 @@ constexpr std::uint64_t WholePages(std::uint64_t bytes) noexcept {
 
 absl::StatusOr<std::unique_ptr<PinnedArena>> PinnedArena::Create(
     std::shared_ptr<const CudaContext> gpu, Arena& arena) {
-  if (!gpu->has_stream_memory_operations()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("GPU ", gpu->uuid(),
-                     " has no 64-bit stream memory operations, by which ringd orders streams"));
-  }
   std::unique_ptr<PinnedArena> made(new PinnedArena(std::move(gpu), arena));
+  if (!made->gpu_->has_stream_memory_operations()) return made;
   absl::StatusOr<std::unique_ptr<Segment>> values = made->Lock(sizeof(Pair) * kPairs);
   if (!values.ok()) return values.status();
   made->values_ = *std::move(values);
@@ -150,6 +146,7 @@ std::uint32_t PinnedArena::ReadyPieces(std::uint32_t pair, std::uint64_t sequenc
 
 void PinnedArena::SetDone(std::uint32_t pair, std::uint64_t sequence,
                           std::uint32_t pieces) noexcept {
+  if (!has_values()) return;
   std::atomic_ref(pairs_[pair].done.value)
       .store(ValueOf(sequence, pieces), std::memory_order_release);
 }

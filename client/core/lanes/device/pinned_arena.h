@@ -27,7 +27,8 @@ namespace ringd::client {
 // that is still to come. Offsets are the arena's.
 //
 // Each operation in flight has a pair of values in it: a stream writes the one when the source is
-// there, the host the other when the result is.
+// there, the host the other when the result is. Not where the GPU has no stream memory operations
+// (has_values).
 //
 // Thread safety: any thread may call anything. AllocateAt blocks while pages are locked.
 // Ownership: of the registrations; borrows the arena. What streams still do with it must have been
@@ -37,7 +38,6 @@ class PinnedArena final : public StagingMemory {
   // Of operations, by their number: sequence % kPairs.
   static constexpr std::uint32_t kPairs = 4096;
 
-  //   kFailedPrecondition: the GPU has no stream memory operations.
   //   kResourceExhausted: the arena is full, or memory can't be locked.  Others as CudaStatus says.
   static absl::StatusOr<std::unique_ptr<PinnedArena>> Create(std::shared_ptr<const CudaContext> gpu,
                                                              Arena& arena);
@@ -63,6 +63,9 @@ class PinnedArena final : public StagingMemory {
 
   std::byte* At(std::uint64_t offset) const noexcept { return arena_.AtOffset(offset); }
 
+  // Streams can write and wait for values: a requirement of all that follows but SetDone.
+  bool has_values() const noexcept { return pairs_ != nullptr; }
+
   // A tensor comes and goes as a whole, which is this count, or in pieces, which are counted.
   static constexpr std::uint32_t kAll = 127;
   static_assert(kMaxStagingPieces < kAll);
@@ -73,7 +76,7 @@ class PinnedArena final : public StagingMemory {
   // The number to which a stream has come; 0: to none. Their bytes can be read.
   std::uint32_t ReadyPieces(std::uint32_t pair, std::uint64_t sequence) const noexcept;
   // Streams that wait for so many pieces of the result go on. What the host has written before,
-  // they see.
+  // they see. Nothing without values.
   void SetDone(std::uint32_t pair, std::uint64_t sequence, std::uint32_t pieces) noexcept;
   // Puts on `stream`: a wait for that.
   absl::Status WaitForPieces(StreamHandle stream, std::uint32_t pair, std::uint64_t sequence,
@@ -112,7 +115,7 @@ class PinnedArena final : public StagingMemory {
 
   const std::shared_ptr<const CudaContext> gpu_;
   Arena& arena_;
-  std::unique_ptr<Segment> values_;  // of its own
+  std::unique_ptr<Segment> values_;  // of its own; null: has_values
   Pair* pairs_ = nullptr;            // in it
   Mutex mutex_;
   std::vector<std::unique_ptr<Segment>> segments_ ABSL_GUARDED_BY(mutex_);

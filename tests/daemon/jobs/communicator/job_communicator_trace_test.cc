@@ -15,6 +15,7 @@ namespace {
 
 std::vector<TraceEvent> EventsOf(const v1::TraceRing& ring) {
   std::vector<TraceEvent> events(ring.events().size() / sizeof(TraceEvent));
+  if (events.empty()) return events;
   std::memcpy(events.data(), ring.events().data(), ring.events().size());
   return events;
 }

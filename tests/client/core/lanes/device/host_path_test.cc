@@ -1,5 +1,6 @@
 #include "client/core/lanes/device/host_path.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <thread>
@@ -52,6 +53,63 @@ TEST_CASE("HostPath: who only waits for the operation finds its result in place"
           CHILD_CHECK(trainer.Look(target)[kBytes - 1] == 8);
           CHILD_CHECK(trainer.Look(source)[0] == 3);
           CHILD_CHECK(trainer.path->Test(operation) == WaitResult::kUnknown);
+        }) == "");
+}
+
+// What is put on the stream waits until the flag is set.
+void HoldUpByHost(const Child& child, CUstream stream, std::atomic<bool>& flag) {
+  const auto wait = [](void* open) {
+    while (!static_cast<std::atomic<bool>*>(open)->load()) std::this_thread::yield();
+  };
+  CHILD_OK(child.cuda().cuLaunchHostFunc(stream, wait, &flag));
+}
+
+TEST_CASE("HostPath: without stream memory operations events tell, and StreamWait waits") {
+  CHECK(RunEmulated({{"STREAM_MEMORY_OPERATIONS", "0"}}, [](const Child& child) {
+          Trainer trainer(child);
+          // Not in pieces.
+          Registration* const tensor = trainer.Describe(1, kLargeBytes);
+          void* const source = trainer.NewMemory(3, kLargeBytes);
+          void* const target = trainer.NewMemory(0, kLargeBytes);
+          std::atomic<bool> open = false;
+          HoldUpByHost(child, trainer.stream, open);
+          const std::uint64_t operation =
+              CHILD_VALUE(trainer.path->Submit(*tensor, source, target, trainer.stream));
+          std::this_thread::sleep_for(std::chrono::milliseconds(30));
+          CHILD_CHECK(trainer.queue.submitted().empty());
+          open = true;
+          char* const block = trainer.AwaitSubmitted(1)[0].address;
+          CHILD_CHECK(block[0] == 3 && block[kLargeBytes - 1] == 3);
+          int asked = 0;
+          CHILD_CHECK(absl::IsCancelled(trainer.path->StreamWait(
+              operation, trainer.stream, [&asked] { return ++asked == 2; })));
+          const CUstream reader = child.NewStream();
+          std::thread rank([&] {
+            std::memset(block, 8, kLargeBytes);
+            trainer.queue.End(0, absl::OkStatus());
+          });
+          CHILD_STATUS(trainer.path->StreamWait(operation, reader));
+          CHILD_CHECK(trainer.path->Test(operation) == WaitResult::kDone);
+          rank.join();
+          CHILD_OK(child.cuda().cuStreamSynchronize(reader));
+          CHILD_CHECK(trainer.Look(target)[0] == 8);
+          CHILD_STATUS(trainer.Finish(operation));
+          CHILD_CHECK(absl::IsNotFound(trainer.path->StreamWait(operation, reader)));
+        }) == "");
+}
+
+TEST_CASE("HostPath: without stream memory operations, too, a context that ends lets waits go") {
+  CHECK(RunEmulated({{"STREAM_MEMORY_OPERATIONS", "0"}}, [](const Child& child) {
+          Trainer trainer(child);
+          Registration* const tensor = trainer.Describe(1);
+          void* const gradient = trainer.NewMemory(3);
+          const std::uint64_t operation =
+              CHILD_VALUE(trainer.path->Submit(*tensor, gradient, gradient, trainer.stream));
+          trainer.AwaitSubmitted(1);
+          std::thread end([&] { trainer.path->Stop(); });
+          CHILD_STATUS(trainer.path->StreamWait(operation, trainer.stream));
+          end.join();
+          CHILD_CHECK(trainer.path->Test(operation) == WaitResult::kEnded);
         }) == "");
 }
 
