@@ -2,6 +2,8 @@
 //
 //   XML_OUTPUT_FILE        gets one JUnit test case per TEST_CASE, so that tests/run counts and
 //                          names cases.
+//                          A case that can't be tried here says WARN("skipped: why") and returns:
+//                          it counts as neither passed nor failed, and tests/run names it.
 //   TESTBRIDGE_TEST_ONLY   (bazel test --test_filter=...) selects test cases by Catch2's patterns.
 #define CATCH_CONFIG_RUNNER
 #define CATCH_CONFIG_EXTERNAL_INTERFACES
@@ -13,6 +15,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ringd {
@@ -22,8 +25,11 @@ struct CaseResult {
   std::string name;
   bool passed;
   std::string failures;
+  std::string skipped;  // why; empty: it was not
   double seconds;
 };
+
+constexpr std::string_view kSkipped = "skipped: ";
 
 std::string EscapeXml(const std::string& text) {
   std::string escaped;
@@ -64,11 +70,16 @@ class JUnitListener : public Catch::TestEventListenerBase {
   void testCaseStarting(const Catch::TestCaseInfo& info) override {
     TestEventListenerBase::testCaseStarting(info);
     failures_.clear();
+    skipped_.clear();
     case_start_ = std::chrono::steady_clock::now();
   }
 
   bool assertionEnded(const Catch::AssertionStats& stats) override {
     const Catch::AssertionResult& result = stats.assertionResult;
+    if (result.getResultType() == Catch::ResultWas::Warning) {
+      const std::string message(result.getMessage());
+      if (message.starts_with(kSkipped)) skipped_ = message.substr(kSkipped.size());
+    }
     if (!result.isOk()) {
       failures_ += std::string(result.getSourceInfo().file) + ":" +
                    std::to_string(result.getSourceInfo().line) + ": " +
@@ -81,7 +92,7 @@ class JUnitListener : public Catch::TestEventListenerBase {
     TestEventListenerBase::testCaseEnded(stats);
     const auto elapsed = std::chrono::steady_clock::now() - case_start_;
     results_.push_back({stats.testInfo.name, stats.totals.testCases.failed == 0, failures_,
-                        std::chrono::duration<double>(elapsed).count()});
+                        skipped_, std::chrono::duration<double>(elapsed).count()});
   }
 
   void testRunEnded(const Catch::TestRunStats& stats) override {
@@ -100,6 +111,8 @@ class JUnitListener : public Catch::TestEventListenerBase {
           << "\">";
       if (!result.passed) {
         out << "<failure message=\"" << EscapeXml(result.failures) << "\"/>";
+      } else if (!result.skipped.empty()) {
+        out << "<skipped message=\"" << EscapeXml(result.skipped) << "\"/>";
       }
       out << "</testcase>\n";
     }
@@ -109,6 +122,7 @@ class JUnitListener : public Catch::TestEventListenerBase {
   const pid_t owner_ = getpid();
   std::chrono::steady_clock::time_point case_start_;
   std::string failures_;
+  std::string skipped_;
   std::vector<CaseResult> results_;
 };
 

@@ -7,17 +7,19 @@ import fnmatch
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.runner import cpp_suite, lint_suite, python_suite
 from tests.runner.conditions import Conditions
-from tests.runner.report import Report
+from tests.runner.report import Outcome, Report, Verdict, print_log, single
 from tests.runner.tally import Tally
 
 DESCRIPTION = """Installs what is missing, builds, and runs every test that needs no GPU: lint, C++
 tests, Python and integration tests. Shows each outcome as it comes and the log of each failure. The
-last line is `N passed, N failed`; the exit code is 0 only if none failed. Up to six tests that
+last line is `N passed, N failed`; the exit code is 0 only if none failed. What does not build, or
+can't be asked for its tests, counts as a failure; Ctrl-C, SIGTERM and SIGHUP end it with what is known
+by then. Up to six tests that
 failed are run once more, and those that pass then are told as unsteady, with what they failed with.
 clang-tidy, the longest step, runs beside the Python and integration tests, with what these leave of the
 processors; the soak, which judges milliseconds, begins when it has ended.
@@ -28,7 +30,7 @@ timing:
     tests/run --repeat 100 --only _multiprocess_test --one-core --busy
 
 Shows the log of each failure and, every few seconds, how far it is; ends with how many runs of each test
-failed, and `N passed, N failed` counts runs. Ctrl-C and SIGTERM end it with what is known by then."""
+failed, and `N passed, N failed` counts runs."""
 INTERRUPTED = 130  # as of a process that SIGINT has ended
 
 
@@ -97,37 +99,15 @@ def repeat(
     return INTERRUPTED if interrupted else code
 
 
-def main() -> int:
-    options = parse_arguments(sys.argv[1:])
-    root = Path(__file__).resolve().parents[2]
-    begin = time.monotonic()
-
-    def select(names: list[str]) -> list[str]:
-        return [name for name in names if is_selected(name, options.only)]
-
-    # Lint finds the same each time.
-    lint = [] if options.sanitizer or options.repeat else select(lint_suite.names())
-    cpp = select(cpp_suite.names(root, options.sanitizer))
-    python = [] if options.sanitizer else select(python_suite.names(root))
-    everything = [*lint, *cpp, *python]
-
-    if options.list:
-        print("\n".join(everything))
-        return 0
-    if not everything:
-        print(
-            f"tests/run: no test matches {' or '.join(options.only)} (see tests/run --list)", file=sys.stderr
-        )
-        return 2
-    # Also who is told to end by `timeout` or `kill` leaves nothing behind, and with --repeat says
-    # what is known.
-    for end in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(end, signal.default_int_handler)
-    if options.repeat:
-        conditions = Conditions(options.repeat, options.one_core, options.busy)
-        return repeat(root, cpp, python, options.sanitizer, conditions)
-
-    report = Report(everything)
+def run_once(
+    root: Path,
+    lint: Sequence[str],
+    cpp: Sequence[str],
+    python: Sequence[str],
+    sanitizer: str | None,
+    report: Report,
+) -> None:
+    """Runs the tests, and once more those that have failed, if they are few."""
     alone = [name for name in python if python_suite.wants_to_be_alone(name)]
     with_others = [name for name in python if name not in alone]
     # With nothing to run beside it, the long step runs as the others.
@@ -135,7 +115,7 @@ def main() -> int:
     if others := [name for name in lint if name not in beside]:
         lint_suite.run(root, others, report)
     if cpp:
-        cpp_suite.run(root, cpp, options.sanitizer, report)
+        cpp_suite.run(root, cpp, sanitizer, report)
     if beside:
         with lint_suite.Beside(root, beside[0]) as step:
             python_suite.run(root, with_others, report)
@@ -148,11 +128,70 @@ def main() -> int:
     if again:
         print(f"\nonce more: {', '.join(again)}", flush=True)
         if cpp_again := [name for name in again if name in cpp]:
-            cpp_suite.run(root, cpp_again, options.sanitizer, report)
+            cpp_suite.run(root, cpp_again, sanitizer, report)
         if python_again := [name for name in again if name in python]:
             python_suite.run(root, python_again, report)
-    return report.finish(time.monotonic() - begin)
+
+
+class Selection:
+    """The chosen tests of each suite, and of suites that could not be asked, why."""
+
+    def __init__(self, root: Path, options: argparse.Namespace) -> None:
+        self._patterns: list[str] = options.only
+        self.broken: list[Outcome] = []
+        # Lint finds the same each time.
+        has_lint = not options.sanitizer and not options.repeat
+        self.lint = self._of("lint", lint_suite.names) if has_lint else []
+        self.cpp = self._of("C++ tests", lambda: cpp_suite.names(root, options.sanitizer))
+        self.python = [] if options.sanitizer else self._of("Python tests", lambda: python_suite.names(root))
+
+    def _of(self, suite: str, names: Callable[[], list[str]]) -> list[str]:
+        try:
+            return [name for name in names() if is_selected(name, self._patterns)]
+        except (OSError, RuntimeError) as error:
+            self.broken.append(single(f"{suite}: which there are", Verdict.FAILED, 0, str(error)))
+            return []
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.lint, *self.cpp, *self.python]
+
+
+def main(root: Path, arguments: Sequence[str]) -> int:
+    options = parse_arguments(arguments)
+    begin = time.monotonic()
+    selection = Selection(root, options)
+    if options.list or options.repeat:
+        for outcome in selection.broken:
+            print(f"tests/run: {outcome.name}:", file=sys.stderr)
+            print_log(outcome.log)
+        if options.list:
+            print("\n".join(selection.names))
+        if selection.broken or options.list:
+            return 1 if selection.broken else 0
+    if not selection.names and not selection.broken:
+        print(
+            f"tests/run: no test matches {' or '.join(options.only)} (see tests/run --list)", file=sys.stderr
+        )
+        return 2
+    # Also who is told to end by `timeout` or `kill` leaves nothing behind, and says what is known.
+    for end in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(end, signal.default_int_handler)
+    if options.repeat:
+        conditions = Conditions(options.repeat, options.one_core, options.busy)
+        return repeat(root, selection.cpp, selection.python, options.sanitizer, conditions)
+
+    report = Report([outcome.name for outcome in selection.broken] + selection.names)
+    interrupted = False
+    try:
+        for outcome in selection.broken:
+            report.add(outcome)
+        run_once(root, selection.lint, selection.cpp, selection.python, options.sanitizer, report)
+    except KeyboardInterrupt:
+        interrupted = True
+    code = report.finish(time.monotonic() - begin, interrupted)
+    return INTERRUPTED if interrupted else code
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Path(__file__).resolve().parents[2], sys.argv[1:]))

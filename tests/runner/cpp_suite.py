@@ -128,7 +128,7 @@ def _test_result(event: dict[str, Any]) -> Outcome | None:
     result = event["testResult"]
     outputs = {output["name"]: _path(output["uri"]) for output in result.get("testActionOutput", [])}
     passed = result.get("status") == "PASSED"
-    passed_cases, failed_cases = count_cases(outputs.get("test.xml"), passed)
+    cases = count_cases(outputs.get("test.xml"), passed)
     log = ""
     if not passed:
         # The first lines are Bazel's own.
@@ -138,25 +138,39 @@ def _test_result(event: dict[str, Any]) -> Outcome | None:
         name=identity["label"],
         verdict=Verdict.PASSED if passed else Verdict.FAILED,
         seconds=int(result.get("testAttemptDurationMillis", 0)) / 1000,
-        passed_cases=passed_cases,
-        failed_cases=failed_cases,
+        passed_cases=cases.passed,
+        failed_cases=cases.failed,
         log=log,
         cached=bool(result.get("cachedLocally") or result.get("executionInfo", {}).get("cachedRemotely")),
+        skipped_cases=cases.skipped,
     )
 
 
-def count_cases(xml: Path | None, passed: bool) -> tuple[int, int]:
-    """How many cases passed and failed; a program that failed without saying where counts as one
-    failed case."""
+@dataclass(frozen=True)
+class Cases:
+    passed: int
+    failed: int
+    skipped: tuple[str, ...] = ()  # "name: why"
+
+
+def count_cases(xml: Path | None, passed: bool) -> Cases:
+    """How many cases passed and failed, and which could not be tried; a program that failed without
+    saying where counts as one failed case."""
     try:
         text = _read(xml)
         cases = list(ElementTree.fromstring(text).iter("testcase")) if text else []
     except ElementTree.ParseError:
         cases = []
     failed = sum(1 for case in cases if case.find("failure") is not None or case.find("error") is not None)
+    skipped = tuple(
+        f"{case.get('name')}: {reason.get('message')}"
+        for case in cases
+        if (reason := case.find("skipped")) is not None
+    )
+    tried = len(cases) - len(skipped)
     if passed:
-        return (max(len(cases), 1), 0)
-    return (len(cases) - failed, max(failed, 1))
+        return Cases(tried if cases else 1, 0, skipped)
+    return Cases(tried - failed, max(failed, 1), skipped)
 
 
 def _path(uri: str) -> Path:

@@ -31,7 +31,10 @@ def run(root: Path, selected: Sequence[str], report: OutcomeSink) -> None:
     tree = SourceTree(root)
     for name in selected:
         begin = time.monotonic()
-        complaints = STEPS[name.removeprefix(PREFIX)](tree)
+        try:
+            complaints = STEPS[name.removeprefix(PREFIX)](tree)
+        except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+            complaints = [f"{type(error).__name__}: {error}"]
         verdict = Verdict.FAILED if complaints else Verdict.PASSED
         report.add(single(name, verdict, time.monotonic() - begin, "\n".join(complaints)))
 

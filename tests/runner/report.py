@@ -35,6 +35,8 @@ class Outcome:
     # Why it failed or was skipped.
     log: str = ""
     cached: bool = False
+    # Those of its cases that could not be tried here, each with the reason.
+    skipped_cases: tuple[str, ...] = ()
 
 
 def single(name: str, verdict: Verdict, seconds: float, log: str = "") -> Outcome:
@@ -114,14 +116,19 @@ class Report:
                 self.add(single(name, Verdict.FAILED, 0, reason))
                 reason = "as above"
 
-    def finish(self, seconds: float) -> int:
-        """Prints the summary and the last line; the exit code."""
-        self.fail_missing(list(self._waiting), "no outcome")
+    def finish(self, seconds: float, interrupted: bool = False) -> int:
+        """Prints the summary and the last line; the exit code. Interrupted: those whose outcome has
+        not come count as neither."""
+        if not interrupted:
+            self.fail_missing(list(self._waiting), "no outcome")
         failures = [outcome for outcome in self._outcomes if outcome.verdict is Verdict.FAILED]
         skips = [outcome for outcome in self._outcomes if outcome.verdict is Verdict.SKIPPED]
         print()
         for outcome in skips:
             print(f"skipped: {outcome.name}: {outcome.log}")
+        for outcome in self._outcomes:
+            for case in outcome.skipped_cases:
+                print(f"skipped: {outcome.name}: {case}")
         failing = {outcome.name for outcome in failures}
         for outcome in self._unsteady:
             if outcome.name not in failing:
@@ -134,7 +141,8 @@ class Report:
         told = [f"{outcome.name} {outcome.seconds:.0f} s" for outcome in slowest if outcome.seconds >= 1]
         if told:
             print(f"slowest: {', '.join(told)}")
-        print(f"{self._total} tests in {seconds:.0f} s")
+        of_all = f"interrupted after {len(self._outcomes)} of " if interrupted else ""
+        print(f"{of_all}{self._total} tests in {seconds:.0f} s")
         passed = sum(outcome.passed_cases for outcome in self._outcomes)
         failed = sum(outcome.failed_cases for outcome in self._outcomes)
         print(f"{passed} passed, {failed} failed", flush=True)

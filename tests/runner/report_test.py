@@ -107,3 +107,21 @@ def test_the_slowest_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     report.finish(80)
 
     assert "slowest: c 70 s, b 3 s\n" in capsys.readouterr().out
+
+
+def test_who_interrupts_hears_what_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report(["a", "b"])
+    report.add(single("a", Verdict.PASSED, 0.1))
+
+    assert report.finish(1, interrupted=True) == 0
+    printed = capsys.readouterr().out
+    assert "interrupted after 1 of 2 tests" in printed
+    assert printed.splitlines()[-1] == "1 passed, 0 failed"
+
+
+def test_cases_that_could_not_be_tried_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report(["a"])
+    report.add(Outcome("a", Verdict.PASSED, 0.1, 3, 0, skipped_cases=("of another user: needs root",)))
+
+    assert report.finish(1) == 0
+    assert "skipped: a: of another user: needs root\n" in capsys.readouterr().out

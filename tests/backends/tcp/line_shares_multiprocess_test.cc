@@ -209,7 +209,7 @@ void CheckHasAll(Processes& jobs) {
 TEST_CASE("LineShares: jobs of weights 3 and 1, in a process each, get about 3 to 1 of a line") {
   if (!EnterSlowNetwork()) {
     REQUIRE(::geteuid() != 0);
-    WARN("needs root");
+    WARN("skipped: needs root");
     return;
   }
   Processes jobs({3, 1});
@@ -235,7 +235,7 @@ TEST_CASE("LineShares: jobs of weights 3 and 1, in a process each, get about 3 t
 TEST_CASE("LineShares: an engine that lies about what it has had leaves the others their floor") {
   if (!EnterSlowNetwork()) {
     REQUIRE(::geteuid() != 0);
-    WARN("needs root");
+    WARN("skipped: needs root");
     return;
   }
   Processes jobs({1, 1});

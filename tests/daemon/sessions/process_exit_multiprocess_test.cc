@@ -100,7 +100,7 @@ struct Sightings {
 
 TEST_CASE("ExitInquiry: of another user's process nothing is believed before it is reaped") {
   if (::geteuid() != 0) {
-    WARN("needs root, which can become another user");
+    WARN("skipped: needs root, which can become another user");
     return;
   }
   const auto [exit_code, signal] =

@@ -81,7 +81,7 @@ TEST_CASE(
     "RankExchangeWatch: a rank that holds up the socket holds up neither engine nor other jobs") {
   AbsentPage page;
   if (!page.available()) {
-    WARN("not checked: userfaultfd is for hub here");
+    WARN("skipped: userfaultfd is for hub here");
     return;
   }
   IsolatedExecutor isolated;
