@@ -146,6 +146,7 @@ def test_two_interfaces_in_one_network_are_told(cluster: Cluster, line: ShapedLi
 def test_a_ringd_that_waits_for_a_carrier_ends_when_it_is_told_to(cluster: Cluster, line: ShapedLine) -> None:
     set_carrier(line, 0, "down")
     first = start(line, 0, cluster.folder)
+    cluster.nodes.append(first)
     first.expect_output("waiting for interfaces: eth0 has no carrier")
     assert first.terminate() == 0
 

@@ -213,18 +213,21 @@ class Cluster:
 
     def start_nodes(self, count: int, **settings: object) -> list[Node]:
         """Starts ringds with these settings (``spin="0s"``) and waits until they serve."""
-        started = [self._start(f"node{len(self.nodes) + index}", settings) for index in range(count)]
+        started = []
+        for _ in range(count):
+            started.append(self._start(f"node{len(self.nodes)}", settings))
+            # Those that never serve are ended, too.
+            self.nodes.append(started[-1])
         for node in started:
             node.wait_until_ready()
-        self.nodes += started
         return started
 
     def restart(self, node: Node, **settings: object) -> Node:
         """A new ringd with the name and the socket of `node`, which has ended."""
         assert not node.running()
         successor = self._start(node.name, settings)
-        successor.wait_until_ready()
         self.nodes[self.nodes.index(node)] = successor
+        successor.wait_until_ready()
         return successor
 
     def _start(self, name: str, settings: dict[str, object]) -> Node:

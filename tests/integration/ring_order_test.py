@@ -37,7 +37,7 @@ class TwoRacks(Cluster):
         try:
             self.start_nodes(NODES, **settings)
         except BaseException:
-            self.racks.close()
+            self.end()
             raise
 
     def _start(self, name: str, settings: dict[str, object]) -> Node:

@@ -12,11 +12,13 @@
 #include <immintrin.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -259,6 +261,8 @@ int main(int argc, char** argv) {
     return ProbeSweep(atoi(argv[2]), strtoull(argv[3], NULL, 10));
   }
   if (argc == 3 && strcmp(argv[1], "burn") == 0) {
+    /* Whatever ends the harness ends this, too. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return 1;
     Pin(atoi(argv[2]));
     for (;;) {
     }

@@ -12,7 +12,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 
-from .goals import RINGD, Judgement, Outcome
+from .goals import BEFORE, EITHER, RINGD, Judgement, Outcome
 from .machine import STATES, state_of
 from .processor_time import ProcessorTime
 from .row import Measured, Sample
@@ -51,15 +51,23 @@ def verdicts(measured: Measured) -> dict[str, Verdict]:
 def headline(measured: Measured) -> Verdict | None:
     """The verdict that stands for the row: of the states in which every contestant was measured
     often enough the one with most batches, else all batches together."""
-    found = verdicts(measured)
-    if not found:
-        return None
+    complete = often_enough(measured)
+    if not complete:
+        return verdicts(measured).get("all")
     batches: dict[str, int] = defaultdict(int)
+    for sample in measured.samples:
+        batches[state_of(sample.before_ns, sample.after_ns)] += 1
+    return complete[max(complete, key=lambda state: batches[state])]
+
+
+def often_enough(measured: Measured) -> dict[str, Verdict]:
+    """The states, near and far, in which every contestant was measured often enough."""
+    found = verdicts(measured)
     calls: dict[tuple[str, str, str], int] = defaultdict(int)
     for sample in measured.samples:
-        state = state_of(sample.before_ns, sample.after_ns)
-        batches[state] += 1
-        calls[state, sample.contestant, sample.way] += len(sample.seconds)
+        calls[state_of(sample.before_ns, sample.after_ns), sample.contestant, sample.way] += len(
+            sample.seconds
+        )
 
     def has_enough(state: str) -> bool:
         best = found[state].best_way
@@ -68,10 +76,7 @@ def headline(measured: Measured) -> Verdict | None:
             for contestant in found["all"].times
         )
 
-    complete = [state for state in ("near", "far") if state in found and has_enough(state)]
-    if not complete:
-        return found["all"]
-    return found[max(complete, key=lambda state: batches[state])]
+    return {state: found[state] for state in EITHER if state in found and has_enough(state)}
 
 
 def judge(state: str, samples: Iterable[Sample], measured: Measured) -> Verdict:
@@ -90,6 +95,8 @@ def judge(state: str, samples: Iterable[Sample], measured: Measured) -> Verdict:
     times = {contestant: ways[contestant][way] for contestant, way in best_way.items()}
     no_peers = {RINGD, *measured.row.references}
     peers = {contestant: time for contestant, time in times.items() if contestant not in no_peers}
+    # Another build of ringd is compared with where there is nobody else.
+    peers = {contestant: time for contestant, time in peers.items() if contestant != BEFORE} or peers
     best_peer = min(peers, key=lambda contestant: peers[contestant]) if peers else None
     ratio = None
     if best_peer is not None and times.get(RINGD, 0.0) > 0.0:
@@ -113,14 +120,14 @@ def judgements(measured: Measured) -> list[Judgement]:
     times = verdict.times if verdict else {}
     outcome = Outcome(
         times=times,
-        of_states={state: found.times for state, found in verdicts(measured).items()},
+        of_states={state: found.times for state, found in often_enough(measured).items()},
         floor_seconds=measured.floor_seconds,
         elements=row.tensors.elements,
         processor={name: spent.machine for name, spent in verdict.processor.items()} if verdict else {},
         reference_elements={
             name: (reference.tensors or row.tensors).elements for name, reference in row.references.items()
         },
-        unable=frozenset(measured.unable),
+        unable=frozenset(measured.unable - measured.broken),
     )
     return [clause.judge(outcome) for clause in row.goals]
 

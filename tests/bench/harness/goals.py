@@ -13,6 +13,8 @@ from typing import Protocol
 from .floors import line_share
 
 RINGD = "ringd"
+# Another build of it.
+BEFORE = "before"
 # Installed on request only, and far behind: its absence leaves "the best peer" what it is. A clause
 # that names it needs it all the same.
 OPTIONAL_PEERS = frozenset({"horovod"})
@@ -28,7 +30,8 @@ class Outcome:
     """A run's values that clauses are judged by. Times are in seconds, references among them."""
 
     times: Mapping[str, float]  # contestant -> time, in the state that stands for the row
-    of_states: Mapping[str, Mapping[str, float]]  # the same in every state that was seen
+    # The same in every state that was seen often enough.
+    of_states: Mapping[str, Mapping[str, float]]
     floor_seconds: float
     elements: int  # of each rank, in one call
     reference_elements: Mapping[str, int]
@@ -87,7 +90,7 @@ class Ahead:
         for state in EITHER:
             if state not in outcome.of_states:
                 verdicts.append(None)
-                details.append(f"{state} not seen")
+                details.append(f"{state} not seen often enough")
                 continue
             met, value, detail = self._compare(outcome.of_states[state], outcome.unable)
             verdicts.append(met)

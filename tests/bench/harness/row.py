@@ -89,6 +89,8 @@ class Measured:
     notes: list[str] = dataclasses.field(default_factory=list)
     # Contestants that said of a way that they cannot do this work.
     unable: set[str] = dataclasses.field(default_factory=set)
+    # Those that broke in one way, and are out of the row with all.
+    broken: set[str] = dataclasses.field(default_factory=set)
 
     def lower_floor(self, seconds: float) -> None:
         """Takes one more reading: the floor is what the machine can do at its best."""

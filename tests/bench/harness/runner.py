@@ -34,7 +34,6 @@ class Turn:
     dtype: str
     busy_neighbour: bool = False
     call_seconds: float = 0.0
-    broken: bool = False
     batch: Batch = dataclasses.field(default_factory=pacing.calibration)
 
     @property
@@ -77,7 +76,8 @@ class Runner:
         self._say = say
 
     def measure(self, row: Row, quick: bool) -> Measured:
-        """Measures one row. A contestant that breaks leaves a note and is out; the others go on."""
+        """Measures one row. A contestant that breaks in any of its ways leaves a note and is out,
+        since what remains of it need not be its best; the others go on."""
         floor = FloorProbe(row, self._probe)
         measured = Measured(row, floor.seconds(), floor.kind)
         turns = self._calibrate(row, quick, measured)
@@ -104,14 +104,16 @@ class Runner:
     def _calibrate(self, row: Row, quick: bool, measured: Measured) -> list[Turn]:
         turns: list[Turn] = []
         for turn in turns_of(row, quick):
+            if turn.contestant in measured.broken:
+                continue
             try:
                 turns.append(self._calibrate_one(turn, row, measured))
             except UnsupportedError as reason:
                 measured.notes.append(f"cannot do it: {reason}")
                 measured.unable.add(turn.contestant)
             except PeerError as error:
-                self._drop(turn.contestant, turn.way, error, measured)
-        return turns
+                self._drop(turn, error, measured)
+        return [turn for turn in turns if turn.contestant not in measured.broken]
 
     def _calibrate_one(self, turn: Turn, row: Row, measured: Measured) -> Turn:
         slow = measured.floor_seconds > 0.2 or row.computing_seconds > 0.2
@@ -127,15 +129,17 @@ class Runner:
     def _start_anew(self, turns: list[Turn], row: Row, measured: Measured) -> list[Turn]:
         """Where processes and their memory lie differs from start to start, and so do times."""
         self._contestants.stop()
-        return [turn for turn in turns if turn.broken or self._settles(turn, row, measured)]
+        return [turn for turn in turns if self._settles(turn, row, measured)]
 
     def _settles(self, turn: Turn, row: Row, measured: Measured) -> bool:
+        if turn.contestant in measured.broken:
+            return False
         try:
             turn.call_seconds = min(
                 self._batch(turn, row, pacing.settling(turn.call_seconds), measured).seconds
             )
         except PeerError as error:
-            self._drop(turn.contestant, turn.way, error, measured)
+            self._drop(turn, error, measured)
             return False
         return True
 
@@ -156,14 +160,13 @@ class Runner:
         return kept
 
     def _take(self, turn: Turn, row: Row, measured: Measured) -> None:
-        if turn.broken:
+        if turn.contestant in measured.broken:
             return
         before = self._probe.line_ns()
         try:
             done = self._batch(turn, row, turn.batch, measured)
         except PeerError as error:
-            turn.broken = True
-            self._drop(turn.contestant, turn.way, error, measured)
+            self._drop(turn, error, measured)
             return
         sample = Sample(
             turn.contestant,
@@ -181,8 +184,8 @@ class Runner:
         line."""
         limit = 60.0 + 20 * turn.seconds + 50 * measured.floor_seconds
         session = self._contestants.session(turn.contestant, turn.way.configuration)
-        neighbour = self._probe.burn(1) if turn.busy_neighbour else None
         sent = bytes_sent(self._site)
+        neighbour = self._probe.burn(1) if turn.busy_neighbour else None
         try:
             done = session.run(turn.tensors, turn.dtype, turn.way, batch, limit)
         finally:
@@ -206,8 +209,11 @@ class Runner:
         if sent < 0.9 * floors.fewest_bytes_on_wire(turn.payload, row.topology.nodes, batch.calls):
             raise PeerError(f"{label}: CHEATED, only {sent} bytes crossed the links in {batch.calls} calls")
 
-    def _drop(self, contestant: str, way: Way, error: PeerError, measured: Measured) -> None:
+    def _drop(self, turn: Turn, error: PeerError, measured: Measured) -> None:
+        """Its other ways that use these processes would begin anew with cold ones, too."""
+        contestant, way = turn.contestant, turn.way
         self._say(f"    {contestant} {way.label()}: {error}")
         measured.notes.append(str(error))
-        measured.samples = [sample for sample in measured.samples if sample.key != (contestant, way.label())]
+        measured.broken.add(contestant)
+        measured.samples = [sample for sample in measured.samples if sample.contestant != contestant]
         self._contestants.stop_one(contestant, way.configuration)

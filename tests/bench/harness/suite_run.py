@@ -9,10 +9,11 @@ from collections.abc import Callable, Container
 from typing import Any
 
 from .contestants import Contestants
+from .goals import BEFORE
 from .machine import Probe, describe
 from .pacing import Pace
-from .peers.peer import Peer
-from .peers.ringd import BEFORE, Ringd
+from .peers.peer import Peer, Unavailable
+from .peers.ringd import Ringd
 from .report import SCHEMA, row_json, row_text
 from .row import Row
 from .runner import Runner
@@ -107,7 +108,9 @@ class SuiteRun:
                 contestants.stop()
 
     def _run_row(self, runner: Runner, row: Row) -> None:
-        limit = self._options.limit_seconds or (QUICK_LIMIT if self._options.quick else FULL_LIMIT)
+        limit = self._options.limit_seconds
+        if limit is None:
+            limit = QUICK_LIMIT if self._options.quick else FULL_LIMIT
         passed = time.monotonic() - self._started
         if passed > limit:
             self.skipped.append(row.name)
@@ -139,7 +142,7 @@ class SuiteRun:
             contestants = Contestants(site, self._peers, self._say)
             try:
                 found = measure(site, contestants)
-            except PeerError as error:
+            except (PeerError, Unavailable) as error:
                 self._say(f"    {error}")
                 return
             finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from harness.aggregate import headline, verdicts
+from harness.aggregate import headline, judgements, verdicts
 from harness.goals import Ahead, Clause, ElementRate
 from harness.processor_time import ProcessorTime
 from harness.report import row_json, row_text
@@ -214,3 +214,27 @@ def test_a_row_without_processor_time_says_nothing_of_it() -> None:
     entry = row_json(measured(sample("ringd", "learned", 5e-6)))
     assert entry["processor"] == {}
     assert "processor" not in row_text(entry)
+
+
+def test_another_build_of_ringd_is_the_best_peer_only_where_there_is_no_other() -> None:
+    own, before = sample("ringd", "learned", 4e-6), sample("before", "learned", 6e-6)
+    alone = headline(measured(own, before))
+    assert alone is not None
+    assert (alone.best_peer, alone.ratio) == ("before", 1.5)
+    beside = headline(measured(own, before, sample("openmpi", "sm", 8e-6)))
+    assert beside is not None
+    assert (beside.best_peer, beside.ratio) == ("openmpi", 2.0)
+
+
+def test_a_state_of_a_few_calls_meets_no_clause_about_both() -> None:
+    twice = Ahead("twice Open MPI in either state", 2.0, ("openmpi",), either_state=True)
+    near = [sample("ringd", "learned", *[1e-6] * 10), sample("openmpi", "sm", *[3e-6] * 10)]
+    far = [
+        sample("ringd", "learned", 1e-6, before=FAR, after=FAR),
+        sample("openmpi", "sm", 9e-6, before=FAR, after=FAR),
+    ]
+    (clause,) = judgements(measured(*near, *far, goals=(twice,)))
+    assert (clause.met, clause.value) == (None, 3.0)
+    assert "far not seen often enough" in clause.detail
+    (clause,) = judgements(measured(*near, *far * 10, goals=(twice,)))
+    assert clause.met is True

@@ -10,7 +10,7 @@ from harness.peers.peer import Unavailable
 from harness.peers.ringd import RingdBefore
 from harness.suite_run import ROWS, of_the_available
 
-NEEDED = ("ringd", "ringd_driver")
+NEEDED = ("ringd", "ringd-engine", "ringd_driver")
 
 
 def test_it_does_what_the_present_one_does() -> None:
@@ -36,6 +36,6 @@ def test_the_command_line_says_so(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    arguments = ["wire", "--peers", "nobody", "--no-install", "--before", str(tmp_path)]
+    arguments = ["wire", "--peers", "ringd", "--no-install", "--before", str(tmp_path)]
     assert main(arguments) == 1
     assert f"{tmp_path}/ringd is not built" in capfd.readouterr().err

@@ -80,7 +80,7 @@ def test_in_either_state_means_near_and_far() -> None:
     both = clause.judge(outcome(good, {"near": good, "far": {"ringd": 2.0, "openmpi": 3.0}}))
     assert (both.met, both.value, both.detail) == (True, 1.5, "near 2, far 1.5")
     one = clause.judge(outcome(good, {"near": good, "all": good}))
-    assert (one.met, one.detail) == (None, "near 2, far not seen")
+    assert (one.met, one.detail) == (None, "near 2, far not seen often enough")
     assert clause.judge(outcome(good, {"near": good, "far": bad})).met is False
     assert clause.judge(outcome(bad, {"near": bad})).met is False
     half = clause.judge(outcome(good, {"near": good, "far": {"ringd": 1.0}}))

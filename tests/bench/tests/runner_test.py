@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import cast
 
 import pytest
+from harness.aggregate import judgements
 from harness.contestants import Contestants
 from harness.floor_probe import MOST_SWEPT_BYTES, FloorProbe
 from harness.machine import Probe
@@ -61,15 +62,25 @@ class FakeContestants:
         self._probe = probe
         self._contestant = ""
         self.done: list[tuple[str, str, int, bool]] = []
+        #: A configuration of Open MPI's that breaks after so many batches.
+        self.breaks: tuple[str, int] | None = None
         self.stops = 0
 
     def session(self, contestant: str, configuration: str) -> Session:
         self._contestant = contestant
+        self._configuration = configuration
         return cast(Session, self)
 
     def run(self, tensors: TensorList, dtype: str, way: Way, batch: Batch, seconds: float) -> Done:
         if self._contestant == "torch":
             raise PeerError("torch: wrong sum")
+        if self.breaks is not None and (self._contestant, self._configuration) == (
+            "openmpi",
+            self.breaks[0],
+        ):
+            self.breaks = (self.breaks[0], self.breaks[1] - 1)
+            if self.breaks[1] < 0:
+                raise PeerError("openmpi: it has ended")
         if self._contestant == "mpich":
             raise UnsupportedError("mpich: no such type")
         self.done.append((self._contestant, dtype, tensors.elements, self._probe.burning))
@@ -155,6 +166,7 @@ def test_who_cannot_do_the_work_is_told_from_who_broke() -> None:
     probe = FakeProbe()
     measured = runner(probe, FakeContestants(probe), []).measure(row_named("1 MiB, arena"), quick=True)
     assert measured.unable == {"mpich"}
+    assert measured.broken == {"torch"}
     assert any("torch" in note for note in measured.notes)
 
 
@@ -201,3 +213,20 @@ def test_a_shaped_line_needs_no_probe() -> None:
     found = FloorProbe(row, cast(Probe, probe))
     assert (found.kind, found.beside_batches, probe.sweeps) == ("line", False, [])
     assert 0.80 < found.seconds() < 0.81
+
+
+@pytest.mark.parametrize("batches", [0, 4], ids=["at once", "in between"])
+def test_who_breaks_in_one_way_is_out_with_all_and_no_clause_is_met_without_it(batches: int) -> None:
+    row = row_named("1 MiB, arena")
+    assert [way.configuration for way in row.ways["openmpi"]] == ["sm", "ucx"]
+    probe = FakeProbe()
+    contestants = FakeContestants(probe)
+    contestants.breaks = ("ucx", batches)
+    measured = runner(probe, contestants, []).measure(row, quick=False)
+    assert "openmpi" in measured.broken
+    names = {sample.contestant for sample in measured.samples}
+    assert "openmpi" not in names
+    assert {"ringd", "intelmpi"} <= names
+    (clause,) = judgements(measured)
+    assert clause.met is None
+    assert "without openmpi and torch" in clause.detail

@@ -10,7 +10,7 @@ from pathlib import Path
 from .. import paths
 from ..session import Launch
 from ..site import Site
-from .peer import Peer, Say, Unavailable, run_quietly
+from .peer import HUGE_HEAP, Peer, Say, Unavailable, run_quietly
 from .torch_gloo import TORCH, TorchGloo
 from .training import TRAININGS, training_command, training_environment
 
@@ -30,8 +30,8 @@ exec g++ "$@"
 
 
 class Horovod(Peer):
-    """Configurations: `gloo`, and those of TRAININGS. HOROVOD_PYTHON names an interpreter that
-    imports horovod.torch, or is `build`."""
+    """Configurations: `gloo`, `gloo-huge-heap`, and those of TRAININGS. HOROVOD_PYTHON names an
+    interpreter that imports horovod.torch, or is `build`."""
 
     name = "horovod"
     # Its threads look for work, and agree with all ranks that there is none, every
@@ -81,6 +81,8 @@ class Horovod(Peer):
                 "OMP_NUM_THREADS": "1",
             }
             driver = [self._python, str(paths.DRIVERS / "horovod_driver.py"), str(control)]
+            if configuration == "gloo-huge-heap":
+                environment |= dict([HUGE_HEAP.split("=", 1)])
             if configuration in TRAININGS:
                 environment |= training_environment(configuration)
                 driver = training_command(self._python, control, self.name, rank)

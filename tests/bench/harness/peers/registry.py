@@ -14,6 +14,11 @@ from .torch_gloo import TorchGloo
 from .training import Alone
 
 
+def everyone() -> list[Peer]:
+    """Those that a run may have, but another build of ringd."""
+    return [Ringd(), OpenMpi(), Mpich(), IntelMpi(), TorchGloo(), Horovod(), Alone()]
+
+
 def install_all(
     wanted: list[str], say: Say, may_install: bool, before: Path | None = None
 ) -> dict[str, Peer]:
@@ -25,8 +30,7 @@ def install_all(
         other = RingdBefore(before)
         other.install(say, may_install)
         usable[other.name] = other
-    everyone: list[Peer] = [Ringd(), OpenMpi(), Mpich(), IntelMpi(), TorchGloo(), Horovod(), Alone()]
-    for peer in everyone:
+    for peer in everyone():
         # Whoever names contestants means the libraries: what computing takes is no contestant.
         if wanted and peer.name not in wanted and not isinstance(peer, Alone):
             continue

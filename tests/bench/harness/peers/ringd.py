@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 from .. import paths
+from ..goals import BEFORE
 from ..session import Launch
 from ..site import Site
 from .peer import HUGE_HEAP, Peer, Say, Unavailable
@@ -24,7 +25,6 @@ TARGETS = {
 WHEEL = "client/python:wheel"
 
 # The contestant that is another build.
-BEFORE = "before"
 
 # What a configuration adds to the daemon's and the ranks' environment.
 CONFIGURATIONS: dict[str, dict[str, str]] = {
@@ -68,7 +68,8 @@ class Ringd(Peer):
         self._check()
 
     def _check(self) -> None:
-        for binary in (self.daemon, self.driver):
+        # ringd starts the engine that lies beside it.
+        for binary in (self.daemon, self.daemon.with_name("ringd-engine"), self.driver):
             if not os.access(binary, os.X_OK):
                 raise Unavailable(f"{binary} is not built")
 

@@ -8,15 +8,15 @@ from pathlib import Path
 from .. import paths
 from ..session import Launch
 from ..site import Site
-from .peer import Peer, Say, Unavailable, wheels
+from .peer import HUGE_HEAP, Peer, Say, Unavailable, wheels
 from .training import TRAININGS, project_python, training_command, training_environment
 
 TORCH = "torch==2.13.0"
 
 
 class TorchGloo(Peer):
-    """Configurations: `gloo`, and those of TRAININGS. Uses the project's own Python environment
-    when that has torch."""
+    """Configurations: `gloo`, `gloo-huge-heap`, and those of TRAININGS. Uses the project's own
+    Python environment when that has torch."""
 
     name = "torch"
 
@@ -45,6 +45,8 @@ class TorchGloo(Peer):
                 "OMP_NUM_THREADS": "1",
             }
             argv = [self._python, str(paths.DRIVERS / "torch_driver.py"), str(control)]
+            if configuration == "gloo-huge-heap":
+                environment |= dict([HUGE_HEAP.split("=", 1)])
             if configuration in TRAININGS:
                 environment |= training_environment(configuration)
                 argv = training_command(self._python, control, self.name, rank)

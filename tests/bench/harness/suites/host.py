@@ -29,8 +29,8 @@ LARGE_PEERS = {
     "openmpi": [Way("sm"), Way("ucx")],
     "mpich": [Way("tuned"), Way("huge-heap")],
     "intelmpi": [Way("tuned"), Way("default")],
-    "torch": [Way("gloo")],
-    "horovod": [Way("gloo")],
+    "torch": [Way("gloo"), Way("gloo-huge-heap")],
+    "horovod": [Way("gloo"), Way("gloo-huge-heap")],
 }
 DEFAULT_PEERS = {
     "openmpi": [Way("default")],
@@ -44,7 +44,7 @@ LIST_PEERS = {
     "openmpi": [Way("sm"), Way("ucx"), Way("sm", "bucket"), Way("ucx", "async")],
     "mpich": [Way("huge-heap"), Way("huge-heap", "bucket"), Way("huge-heap", "async")],
     "intelmpi": [Way("tuned"), Way("default"), Way("tuned", "bucket"), Way("default", "async")],
-    "torch": [Way("gloo", "bucket"), Way("gloo", "async")],
+    "torch": [Way("gloo", "bucket"), Way("gloo-huge-heap", "bucket"), Way("gloo", "async")],
     "horovod": [Way("gloo", "async")],
 }
 MPIS = ("openmpi", "mpich", "intelmpi")
@@ -55,7 +55,7 @@ CORE_SHARE = 2 * 1.25
 SIXTEEN_BIT_PEERS = {
     "mpich": [Way("tuned"), Way("huge-heap")],
     "intelmpi": [Way("tuned"), Way("default")],
-    "torch": [Way("gloo")],
+    "torch": [Way("gloo"), Way("gloo-huge-heap")],
 }
 
 
@@ -111,7 +111,7 @@ def single_calls() -> list[Row]:
         row(
             "64 MiB, ordinary memory, peers' defaults",
             one_tensor(64 * MIB),
-            ORDINARY,
+            [Way("learned")],
             DEFAULT_PEERS,
             Ahead("ahead of every peer's defaults", 1.0, tuple(DEFAULT_PEERS)),
         ),
