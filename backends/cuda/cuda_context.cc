@@ -76,12 +76,12 @@ absl::StatusOr<std::shared_ptr<const CudaContext>> CudaContext::Open(
   const absl::StatusOr<std::string> uuid = UuidOf(cuda, ordinal);
   if (!uuid.ok()) return uuid.status();
   int multiprocessors = 0;
-  if (auto status =
-          CudaStatus(cuda, "cuDeviceGetAttribute",
-                     cuda.cuDeviceGetAttribute(&multiprocessors,
-                                               CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ordinal));
-      !status.ok()) {
-    return status;
+  int compute_major = 0;
+  for (const auto& [attribute, value] :
+       {std::pair(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &multiprocessors),
+        std::pair(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &compute_major)}) {
+    const CUresult result = cuda.cuDeviceGetAttribute(value, attribute, ordinal);
+    if (auto status = CudaStatus(cuda, "cuDeviceGetAttribute", result); !status.ok()) return status;
   }
   int has_memory_operations = 0;
   const CUresult told = cuda.cuDeviceGetAttribute(
@@ -100,6 +100,7 @@ absl::StatusOr<std::shared_ptr<const CudaContext>> CudaContext::Open(
   context->ordinal_ = ordinal;
   context->uuid_ = *uuid;
   context->multiprocessors_ = multiprocessors;
+  context->compute_major_ = compute_major;
   context->has_stream_memory_operations_ = told == CUDA_SUCCESS && has_memory_operations == 1;
   if (told_mps == CUDA_SUCCESS) context->is_under_mps_ = mps == 1;
   context->handle_ = handle;

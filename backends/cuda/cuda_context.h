@@ -73,6 +73,8 @@ class CudaContext {
   const std::string& uuid() const noexcept { return uuid_; }
   // Multiprocessors: how many blocks of a kernel make sense at once.
   int multiprocessors() const noexcept { return multiprocessors_; }
+  // What is before the point of the compute capability, such as 9.
+  int compute_major() const noexcept { return compute_major_; }
   // Whether a stream can write and wait for values in memory: what Timeline needs.
   bool has_stream_memory_operations() const noexcept { return has_stream_memory_operations_; }
   // Whether processes use the GPU at the same time, by MPS. Nothing: the driver is too old to say.
@@ -102,6 +104,7 @@ class CudaContext {
   int ordinal_ = -1;
   std::string uuid_;
   int multiprocessors_ = 0;
+  int compute_major_ = 0;
   bool has_stream_memory_operations_ = false;
   std::optional<bool> is_under_mps_;
   void* handle_ = nullptr;

@@ -122,7 +122,8 @@ DeviceCommunicator::Verdict DeviceCommunicator::Offer(DeviceBucket* bucket, Cloc
   *status = PlanBucket(*bucket, size_, find, fusion_, &made.plan);
   if (status->ok()) {
     if (!bucket->broadcast) {
-      *status = CheckNcclReduction(*parts_.gpu.nccl, bucket->wire_type, made.plan.op);
+      *status = CheckNcclReduction(*parts_.gpu.nccl, parts_.gpu.context->compute_major(),
+                                   bucket->wire_type, made.plan.op);
     }
   }
   if (!status->ok()) return Verdict::kRefused;

@@ -120,8 +120,9 @@ void DeviceWorker::Connect(DeviceCommunicatorId id, const NcclIdBytes& nccl_id, 
   if (status.ok()) {
     const DeviceCommunicator::Parts parts{gpu_, &slabs_, options_.fusion_setting,
                                           options_.on_launched};
-    auto made = DeviceCommunicator::Begin(parts, id, {nccl_id, rank, size, options_.gpu},
-                                          fusion_bytes, registered_slab, deadline);
+    auto made = DeviceCommunicator::Begin(
+        parts, id, {nccl_id, rank, size, options_.gpu, gpu_.context->compute_major()}, fusion_bytes,
+        registered_slab, deadline);
     status = made.status();
     if (made.ok()) {
       registry_.Add(id, (*made)->nccl());

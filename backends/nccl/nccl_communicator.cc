@@ -17,6 +17,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kFirstWithFloat8 = 22400;
+constexpr int kComputeMajorWithFloat8 = 9;
 constexpr int kFirstWithLaunchOrder = 22600;
 // ncclCommAbort may come while another thread is in a call (User Guide, Fault Tolerance), but that
 // call then finds the communicator going. So it waits a while for one that returns.
@@ -82,7 +83,7 @@ absl::StatusOr<NcclIdBytes> NewNcclId(const NcclApi& api) {
   return id;
 }
 
-absl::Status CheckNcclReduction(const NcclApi& api, DataType type, ReduceOp op) {
+absl::Status CheckNcclReduction(const NcclApi& api, int compute_major, DataType type, ReduceOp op) {
   if (!IsValid(type) || !NcclTypeOf(type)) {
     return absl::UnimplementedError(absl::StrCat("NCCL has no elements of type ", Name(type)));
   }
@@ -91,6 +92,11 @@ absl::Status CheckNcclReduction(const NcclApi& api, DataType type, ReduceOp op) 
     return absl::UnimplementedError(
         absl::StrCat("NCCL ", NcclVersionText(api.version), " has no elements of type ", Name(type),
                      "; ", NcclVersionText(kFirstWithFloat8), " is the first that has"));
+  }
+  if (is_float8 && compute_major < kComputeMajorWithFloat8) {
+    return absl::UnimplementedError(absl::StrCat(
+        "NCCL reduces elements of type ", Name(type), " on GPUs of compute capability ",
+        kComputeMajorWithFloat8, ".0 and later, and this one has ", compute_major));
   }
   if (!IsValid(op)) return absl::UnimplementedError("NCCL has no such operator");
   if (op == ReduceOp::kAverage && !IsFloatingPoint(type)) {
@@ -102,7 +108,11 @@ absl::Status CheckNcclReduction(const NcclApi& api, DataType type, ReduceOp op) 
 
 struct NcclCommunicator::Shared {
   Shared(std::shared_ptr<const NcclApi> functions, const Spec& spec)
-      : api(std::move(functions)), rank(spec.rank), size(spec.size), gpu(spec.gpu) {}
+      : api(std::move(functions)),
+        rank(spec.rank),
+        size(spec.size),
+        gpu(spec.gpu),
+        compute_major(spec.compute_major) {}
 
   // NCCL writes it, too, by a thread of its own, when the ranks have met.
   NcclComm* Comm() const { return __atomic_load_n(&comm, __ATOMIC_ACQUIRE); }
@@ -156,6 +166,7 @@ struct NcclCommunicator::Shared {
   const int rank;
   const int size;
   const std::string gpu;
+  const int compute_major;
   NcclComm* comm = nullptr;
   Mutex mutex;
   CondVar changed;
@@ -217,7 +228,9 @@ absl::Status NcclCommunicator::status() const { return shared_->status_now(); }
 absl::Status NcclCommunicator::AllReduce(std::uint64_t send, std::uint64_t receive,
                                          std::uint64_t count, DataType type, ReduceOp op,
                                          void* stream) {
-  if (auto status = CheckNcclReduction(*shared_->api, type, op); !status.ok()) return status;
+  if (auto status = CheckNcclReduction(*shared_->api, shared_->compute_major, type, op);
+      !status.ok())
+    return status;
   return Launch("ncclAllReduce", [&](const NcclApi& api, NcclComm* comm) {
     return api.ncclAllReduce(PointerOf(send), PointerOf(receive), count, *NcclTypeOf(type),
                              NcclOpOf(op), comm, static_cast<NcclStream*>(stream));

@@ -59,9 +59,11 @@ using NcclIdBytes = std::array<char, 128>;
 // As NcclStatus says.
 absl::StatusOr<NcclIdBytes> NewNcclId(const NcclApi& api);
 
-// Whether NCCL reduces such elements so: Ok or kUnimplemented, with the reason. Integers are not
-// averaged (NCCL's rounding is not documented): sum them and divide.
-absl::Status CheckNcclReduction(const NcclApi& api, DataType type, ReduceOp op);
+// Whether NCCL reduces such elements so on a GPU of this compute capability (what is before its
+// point): Ok or kUnimplemented, with the reason. Integers are not averaged (NCCL's rounding is not
+// documented): sum them and divide. float8 needs NCCL 2.24, and 9.0 of all GPUs of the communicator
+// (NCCL's sources, ArgsCheck), of which this looks at one.
+absl::Status CheckNcclReduction(const NcclApi& api, int compute_major, DataType type, ReduceOp op);
 
 // For `ringctl comms`.
 struct NcclDescription {
@@ -95,7 +97,8 @@ class NcclCommunicator {
     NcclIdBytes id{};
     int rank = 0;
     int size = 1;
-    std::string gpu;  // for texts
+    std::string gpu;        // for texts
+    int compute_major = 0;  // of its compute capability
   };
 
   // Begins to meet the other ranks; the communicator is in progress then. It has no deadline: who

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,8 +25,8 @@ from tests.gpu.harness.correctness import check_correct
 from tests.gpu.harness.libraries import find_emulators
 from tests.gpu.harness.site import Nodes, Site
 from tests.integration import bare_root
-from tests.integration.cluster import JobRun
-from tests.integration.processes import ROOT
+from tests.integration.cluster import Cluster, JobRun
+from tests.integration.processes import ROOT, clean_environment
 
 # Larger than any that the kernel gives.
 NO_PID = 1 << 30
@@ -66,6 +68,43 @@ def test_every_check_but_the_figures_passes_on_emulated_gpus(bundle: Bundle, tmp
     markdown = (tmp_path / "RESULTS.md").read_text()
     assert "EMULATED" in markdown
     assert all(f"| {check.name} |" in markdown for check in CHECKS)
+
+
+@pytest.mark.parametrize(
+    ("found", "variables"),
+    [
+        ({"nccl_version": 22105}, {"RINGD_EMULATOR_NCCL_VERSION": "22105"}),
+        ({"gpus": [{"compute_capability": "8.0"}]}, {"RINGD_EMULATOR_CUDA_COMPUTE_MAJOR": "8"}),
+    ],
+    ids=["NCCL of PyTorch 2.5", "A100"],
+)
+def test_what_this_nccl_or_gpu_does_not_reduce_is_expected_to_be_refused(
+    site: Site, found: dict[str, Any], variables: dict[str, str]
+) -> None:
+    older = dataclasses.replace(
+        site, libraries=dataclasses.replace(site.libraries, **found), variables=variables
+    )
+    assert site.reduces_float8
+    assert not older.reduces_float8
+    (refused,) = [fact for fact in check_correct(older).facts if "refused" in fact]
+    assert refused == "broadcasts exact, all-reduces refused by NCCL: float8_e4m3, float8_e5m2"
+
+
+def test_an_inherited_mps_or_network_of_nccl_s_counts_for_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
+    monkeypatch.setenv("NCCL_ALGO", "Tree")
+    assert "NCCL_ALGO" not in clean_environment()
+    cluster = Cluster(tmp_path)
+    Nodes(dataclasses.replace(site, emulated=False), cluster, 1)
+    assert not Path(cluster.environment["CUDA_MPS_PIPE_DIRECTORY"]).exists()
+    assert cluster.environment["NCCL_NET"] == "Socket"
+    assert cluster.environment["CUDA_DEVICE_MAX_CONNECTIONS"] == "32"
+    under = dataclasses.replace(site, emulated=False, variables={"CUDA_MPS_PIPE_DIRECTORY": "/a/pipe"})
+    Nodes(under, cluster, 1)
+    assert cluster.environment["CUDA_MPS_PIPE_DIRECTORY"] == "/a/pipe"
+    assert cluster.environment["CUDA_DEVICE_MAX_CONNECTIONS"] == "8"
 
 
 def test_without_a_gpu_it_says_what_it_looked_for(bundle: Bundle, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # For whatever should take a second: other tests may be using all processors.
 PATIENCE_S = 90.0
 # Of launchers, and of ringd itself: what runs the tests must not place their ranks.
-FOREIGN_VARIABLES = ("RINGD_", "OMPI_", "PMI", "SLURM_", "TORCHELASTIC_", "MPI_", "HOROVOD_")
+FOREIGN_VARIABLES = ("RINGD_", "OMPI_", "PMI", "SLURM_", "TORCHELASTIC_", "MPI_", "HOROVOD_", "NCCL_")
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 

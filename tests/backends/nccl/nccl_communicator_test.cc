@@ -36,6 +36,7 @@ NcclCommunicator::Spec SpecOf(const NcclRank& rank) {
   spec.rank = rank.rank();
   spec.size = rank.size();
   spec.gpu = "GPU-of-a-test";
+  spec.compute_major = 9;
   return spec;
 }
 
@@ -97,11 +98,32 @@ TEST_CASE("NcclCommunicator: what NCCL lacks is refused, and the communicator st
 }
 
 TEST_CASE("NcclCommunicator: float8 needs NCCL 2.24") {
-  CHECK(RunRanks(
-            1, {{"RINGD_EMULATOR_NCCL_VERSION", "22307"}}, [](const Child& child, const NcclRank&) {
-              CHILD_REFUSED(kUnimplemented, "2.24",
-                            CheckNcclReduction(*Api(child), DataType::kFloat8E4M3, ReduceOp::kSum));
-            }) == "");
+  CHECK(RunRanks(1, {{"RINGD_EMULATOR_NCCL_VERSION", "22307"}},
+                 [](const Child& child, const NcclRank&) {
+                   CHILD_REFUSED(
+                       kUnimplemented, "2.24",
+                       CheckNcclReduction(*Api(child), 9, DataType::kFloat8E4M3, ReduceOp::kSum));
+                 }) == "");
+}
+
+TEST_CASE("NcclCommunicator: float8 needs a GPU of compute capability 9.0") {
+  const Environment older = {{"RINGD_EMULATOR_CUDA_COMPUTE_MAJOR", "8"}};
+  CHECK(RunRanks(1, older, [](const Child& child, const NcclRank& rank) {
+          CHILD_REFUSED(kUnimplemented, "9.0",
+                        CheckNcclReduction(*Api(child), 8, DataType::kFloat8E5M2, ReduceOp::kSum));
+          CHILD_STATUS(CheckNcclReduction(*Api(child), 8, DataType::kFloat16, ReduceOp::kSum));
+          // Else NCCL would refuse it, and the communicator would be lost.
+          NcclCommunicator::Spec spec = SpecOf(rank);
+          spec.compute_major = 8;
+          const auto communicator = CHILD_VALUE(NcclCommunicator::Begin(Api(child), spec));
+          WaitReady(child, *communicator);
+          const CUstream stream = child.NewStream();
+          const CUdeviceptr memory = rank.Floats({1, 2});
+          CHILD_REFUSED(kUnimplemented, "9.0",
+                        communicator->AllReduce(memory, memory, 8, DataType::kFloat8E4M3,
+                                                ReduceOp::kSum, stream));
+          CHILD_STATUS(Sum(*communicator, memory, stream));
+        }) == "");
 }
 
 TEST_CASE("NcclCommunicator: nothing is launched before the last launch is over") {

@@ -26,6 +26,8 @@ from tests.integration.processes import ROOT
 DONE, WENT_WRONG, CANNOT = 0, 1, 2
 DEFAULT_LIMIT_S = 440.0
 LOG_LINES = 40
+# Of four ranks with two communicators each, as the figures have them.
+LITTLE_SHARED_MIB = 256
 
 
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
@@ -148,9 +150,19 @@ def _machine(libraries: Libraries, version: str) -> dict[str, str]:
         "NVML": str(libraries.nvml or "not found: NCCL may refuse to start"),
         "Python": platform.python_version(),
         "libc": " ".join(platform.libc_ver()),
+        "/dev/shm": _shared_memory(),
         "kernel": platform.release(),
         "processors": str(len(os.sched_getaffinity(0))),
     }
+
+
+def _shared_memory() -> str:
+    """NCCL reserves some of it for each rank, communicator and network connection (28 MiB with the
+    most channels, by the sources of 2.27), and a container has little by default."""
+    room = os.statvfs("/dev/shm")
+    mib = room.f_bavail * room.f_frsize >> 20
+    few = " is little: NCCL may want 28 for each rank and communicator (docker run --shm-size=1g)"
+    return f"{mib} MiB free{few if mib < LITTLE_SHARED_MIB else ''}"
 
 
 def bundle_main(words: Sequence[str]) -> int:

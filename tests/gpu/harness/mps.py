@@ -82,7 +82,7 @@ class Mps:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                process_group=0,
+                start_new_session=True,  # process_group= came with Python 3.11
             )
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:

@@ -27,6 +27,16 @@ from tests.integration.processes import ROOT
 MODELS = ROOT / "tests" / "bench" / "drivers"
 #: The first NCCL that lets several ranks of one host share a GPU.
 FIRST_WITH_SHARED_GPUS = 23_000
+#: What reduces float8: this NCCL, on GPUs of this compute capability.
+FIRST_WITH_FLOAT8, CAPABILITY_WITH_FLOAT8 = 22_400, 9.0
+# NCCL between nodes: sockets, and not the cards that a machine with such a GPU has, whose plug-ins
+# and limits are another matter. Set here, they overrule the machine's nccl.conf.
+OVER_LOOPBACK = {
+    "NCCL_NET": "Socket",
+    "NCCL_NET_PLUGIN": "none",
+    "NCCL_IB_DISABLE": "1",
+    "NCCL_SOCKET_IFNAME": "=lo",
+}
 # Of a process's log in a report.
 LOG_CHARACTERS = 6000
 
@@ -48,6 +58,13 @@ class Site:
     @property
     def ranks_can_share_a_gpu(self) -> bool:
         return self.libraries.nccl_version >= FIRST_WITH_SHARED_GPUS
+
+    @property
+    def reduces_float8(self) -> bool:
+        """Whether NCCL does, here."""
+        return self.libraries.nccl_version >= FIRST_WITH_FLOAT8 and all(
+            float(gpu["compute_capability"]) >= CAPABILITY_WITH_FLOAT8 for gpu in self.libraries.gpus
+        )
 
     @contextlib.contextmanager
     def nodes(
@@ -73,8 +90,7 @@ class Site:
         except BaseException as error:
             processes = [*cluster.nodes, *(rank for job in cluster.jobs for rank in job.ranks)]
             logs = "\n".join(f"== {process}\n{process.output[-LOG_CHARACTERS:]}" for process in processes)
-            if hasattr(error, "add_note"):  # Python 3.11
-                error.add_note(logs)
+            add_note(error, logs)
             with contextlib.suppress(AssertionError):  # the first error is the cause
                 cluster.end()
             raise
@@ -89,7 +105,10 @@ class Nodes:
     def __init__(self, site: Site, cluster: Cluster, gpus: int) -> None:
         self.cluster = cluster
         self._gpus = gpus if site.emulated else len(site.libraries.gpus)
-        self._environment = {"RINGD_TEST_GPUS": str(self._gpus)}
+        self._environment = {
+            "RINGD_TEST_GPUS": str(self._gpus),
+            "RINGD_TEST_FLOAT8": str(int(site.reduces_float8)),
+        }
         if site.emulated:
             give_gpus(cluster, cuda_devices=gpus)
             self._environment["LD_LIBRARY_PATH"] = str(site.bundle.libraries)
@@ -105,11 +124,13 @@ class Nodes:
         cuda, nccl = site.libraries.cuda, site.libraries.nccl
         self.cluster.settings |= {"cuda_library": cuda, "nccl_library": nccl}
         # Each ringd is a machine of its own to NCCL, which so takes its network between them.
+        without_mps = {} if "CUDA_MPS_PIPE_DIRECTORY" in site.variables else self._no_mps()
         self.cluster.environment |= {
             "RINGD_CUDA_LIBRARY": str(cuda),
+            **OVER_LOOPBACK,
             "NCCL_HOSTID": "{node}",
-            "NCCL_SOCKET_IFNAME": "=lo",
             "NCCL_DEBUG": "WARN",
+            **without_mps,
             # As SetCudaEnvironment has it for engines: streams that wait hold up no others.
             "CUDA_DEVICE_MAX_CONNECTIONS": "8" if "CUDA_MPS_PIPE_DIRECTORY" in site.variables else "32",
         }
@@ -118,6 +139,10 @@ class Nodes:
             self.cluster.environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, folders))
         if site.ranks_can_share_a_gpu:
             self.cluster.environment["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
+
+    def _no_mps(self) -> dict[str, str]:
+        """CUDA takes an MPS that runs on this machine, unless it looks where none is."""
+        return {"CUDA_MPS_PIPE_DIRECTORY": str(self.cluster.folder / "no-mps")}
 
     def run_as_other_user(self, bundle: Bundle) -> None:
         """Nodes that are started from now on; what they need lies where that user can read it."""
@@ -138,6 +163,11 @@ class Nodes:
         return self.cluster.start_job(
             source, ranks_per_node, environment=self._environment | (environment or {})
         )
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """As BaseException.add_note, which came with Python 3.11."""
+    error.__notes__ = [*getattr(error, "__notes__", []), note]
 
 
 def _others_can_read(file: Path) -> bool:

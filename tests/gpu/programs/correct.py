@@ -4,11 +4,12 @@ place, and broadcast: what comes out has to be right to the last bit."""
 from __future__ import annotations
 
 import math
+import os
 import struct
 
 import ringd
 from device_trainer import DeviceTrainer
-from element_types import FLOATS, NOT_IN_NCCL, SIZES, combined, encode, pattern, repeat
+from element_types import FLOAT8, FLOATS, NOT_IN_NCCL, SIZES, combined, encode, pattern, repeat
 from raw_tensor import RawTensor, warm_up
 from ringd import CollectiveKind, DataType, ReduceOp
 from trainer import run, say
@@ -102,6 +103,20 @@ def check_alone(trainer: DeviceTrainer, data_type: DataType) -> bool:
     return all(right)
 
 
+def check_refused(trainer: DeviceTrainer, data_type: DataType) -> bool:
+    """What NCCL does not reduce fails on all ranks, and nothing else does."""
+    case = Case(trainer, data_type, ReduceOp.SUM, ALONE_COUNT)
+    case.tensor.write()
+    try:
+        trainer.context.wait(case.tensor.submit())
+    except ringd.InvalidArgumentError:
+        return True
+    finally:
+        case.tensor.free()
+    say("wrong", tensor=case.tensor.name, byte=0, got="no error", expected="InvalidArgumentError")
+    return False
+
+
 def check_broadcasts(trainer: DeviceTrainer, data_type: DataType) -> bool:
     """From the first and the last rank; the bytes are whatever they are."""
     element = SIZES[data_type]
@@ -156,10 +171,15 @@ def look_at_nan(trainer: DeviceTrainer) -> dict[str, bool]:
 def main() -> None:
     trainer = DeviceTrainer(slab_bytes=SLAB_BYTES)
     warm_up(trainer)
+    reduces_float8 = os.environ["RINGD_TEST_FLOAT8"] == "1"
     right = True
     for data_type in DataType:
-        fine = check_packed(trainer, data_type) and check_alone(trainer, data_type)
-        verdict = "all-reduces and broadcasts exact"
+        if data_type in FLOAT8 and not reduces_float8:
+            fine = check_refused(trainer, data_type)
+            verdict = "broadcasts exact, all-reduces refused by NCCL"
+        else:
+            fine = check_packed(trainer, data_type) and check_alone(trainer, data_type)
+            verdict = "all-reduces and broadcasts exact"
         if data_type in NOT_IN_NCCL:
             verdict = "broadcasts exact, all-reduces exact by the host path"
         fine = check_broadcasts(trainer, data_type) and fine

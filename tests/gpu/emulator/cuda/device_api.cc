@@ -78,7 +78,7 @@ CUuuid Uuid(int device, bool of_instance) {
 int Attribute(const Settings& settings, CUdevice_attribute attribute, int device) {
   switch (static_cast<int>(attribute)) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-      return 9;
+      return settings.compute_major;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
     case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
     case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:

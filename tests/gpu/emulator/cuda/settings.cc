@@ -60,6 +60,7 @@ Settings ReadSettings() {
   settings.mps = ReadMps();
   settings.peer_access = Flag("PEER_ACCESS", true);
   settings.stream_memory_operations = Flag("STREAM_MEMORY_OPERATIONS", true);
+  settings.compute_major = static_cast<int>(Number("COMPUTE_MAJOR", 9, 7, 12));
   settings.mig = Flag("MIG", false);
   settings.lazy_loading = Flag("LAZY_LOADING", false);
   settings.frees_hold_up = Flag("FREES_HOLD_UP", false);

@@ -22,6 +22,7 @@ struct Settings {
   Mps mps = Mps::kOff;
   bool peer_access = true;
   bool stream_memory_operations = true;
+  int compute_major = 9;  // of the compute capability
   bool mig = false;
   // A kernel is loaded when it is first asked for, which waits for the device, and keeps other
   // threads from it.

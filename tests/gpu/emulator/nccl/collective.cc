@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/gpu/emulator/nccl/arithmetic.h"
+#include "tests/gpu/emulator/nccl/cuda_access.h"
 #include "tests/gpu/emulator/nccl/last_error.h"
 #include "tests/gpu/emulator/nccl/settings.h"
 
@@ -279,6 +280,10 @@ bool Collective::CopyTo(std::size_t block, int from) {
   return true;
 }
 
+bool IsFloat8(DataType type) {
+  return type == DataType::kFloat8E4M3 || type == DataType::kFloat8E5M2;
+}
+
 }  // namespace
 
 NcclResult CheckCall(const Communicator& communicator, const CollectiveCall& call) {
@@ -288,6 +293,12 @@ NcclResult CheckCall(const Communicator& communicator, const CollectiveCall& cal
   if (!type) return Failed(kNcclInvalidArgument, "there is no such type of data");
   if (call.root < 0 || call.root >= communicator.world().size()) {
     return Failed(kNcclInvalidArgument, "there is no such root");
+  }
+  const bool combines =
+      call.kind == CollectiveKind::kAllReduce || call.kind == CollectiveKind::kReduceScatter;
+  if (combines && IsFloat8(*type) &&
+      CudaAccess::Find()->ComputeMajorOf(communicator.device()) < 9) {
+    return Failed(kNcclInvalidArgument, "float8 is reduced from compute capability 9.0 on");
   }
   if (call.op < 0) return Failed(kNcclInvalidArgument, "there is no such operator");
   if (call.op < kNcclBuiltInOps) return kNcclSuccess;

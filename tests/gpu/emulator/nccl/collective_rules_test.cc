@@ -70,6 +70,21 @@ TEST_CASE("Emulated NCCL: an all-reduce has each type of data") {
         }) == "");
 }
 
+TEST_CASE("Emulated NCCL: float8 is reduced from compute capability 9.0 on") {
+  const Environment older = {{"RINGD_EMULATOR_CUDA_COMPUTE_MAJOR", "8"}};
+  CHECK(RunRanks(1, older, [](const Child& child, const NcclRank& rank) {
+          NcclComm* const comm = rank.Join();
+          void* const memory = Pointer(child.NewMemory(8));
+          NcclStream* const stream = Stream(child.NewStream());
+          for (const NcclDataType type : {kNcclFloat8E4M3, kNcclFloat8E5M2}) {
+            RANK_NCCL(kNcclInvalidArgument,
+                      rank.nccl().ncclAllReduce(memory, memory, 8, type, kNcclSum, comm, stream));
+            RANK_OK(rank.nccl().ncclBroadcast(memory, memory, 8, type, 0, comm, stream));
+          }
+          RANK_OK(rank.nccl().ncclAllReduce(memory, memory, 8, kNcclUint8, kNcclSum, comm, stream));
+        }) == "");
+}
+
 TEST_CASE("Emulated NCCL: counts are of one rank's part, and parts lie in the order of ranks") {
   CHECK(RunRanks(3, {}, [](const Child& child, const NcclRank& rank) {
           const NcclApi& nccl = rank.nccl();

@@ -73,6 +73,13 @@ int CudaAccess::CurrentDevice() const {
   return driver->cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
 }
 
+int CudaAccess::ComputeMajorOf(int device) const {
+  int major = -1;
+  const CUresult result =
+      driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+  return result == CUDA_SUCCESS ? major : -1;
+}
+
 void* CudaAccess::AllocateHost(int device) const {
   const OnDevice on(*driver, device);
   constexpr std::size_t kBytes = 8;

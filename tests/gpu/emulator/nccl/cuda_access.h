@@ -23,6 +23,9 @@ struct CudaAccess {
   // False: CUDA fails.
   bool UuidOf(int device, Uuid* uuid) const;
 
+  // Of its compute capability; -1: CUDA fails.
+  int ComputeMajorOf(int device) const;
+
   // Page-locked memory that any GPU may use; null if CUDA fails.
   void* AllocateHost(int device) const;
   // Waits for all that the process has on the device, as cuMemFreeHost does. Null is none.
