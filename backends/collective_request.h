@@ -16,14 +16,6 @@
 
 namespace ringd {
 
-// Where a buffer lives. A backend must not touch the bytes of a kind that it does not know.
-enum class MemoryKind : std::uint8_t { kHost = 0, kCuda = 1 };
-
-struct MemoryPlace {
-  MemoryKind kind = MemoryKind::kHost;
-  std::int32_t device = -1;  // ordinal within the kind; -1 for host memory
-};
-
 // A collective's data on this node: gives the input and takes the result, range by range while the
 // collective runs, so that packing, reducing and unpacking overlap with the transfer, and take one
 // pass over memory together. Ranges are [begin, end) in bytes from the start of the request's
@@ -115,7 +107,6 @@ struct CollectiveRequest {
   // elements, in the order of the nodes, with or without room between them; some may be empty. Of
   // no ranges: the buffer is divided evenly. They stay the caller's, until the Completion.
   std::span<const ByteRange> blocks;
-  MemoryPlace memory;
   std::byte* buffer = nullptr;  // element_count * SizeOf(data_type) bytes, or null if 0
   // Null: input and result are the buffer, nothing is scaled. A reduce-scatter leaves partial sums
   // in the other nodes' blocks then.
@@ -128,7 +119,7 @@ enum class CollectiveOutcome : std::uint8_t {
   kCancelled,     // by Cancel()
   kPeerLost,      // a node of the communicator can't be reached any more: `culprit`
   kAborted,       // by Abort()
-  kUnsupported,   // this backend can't do this kind, type, op or memory; nothing was sent
+  kUnsupported,   // this backend can't do this kind, type or op; nothing was sent
   kDisagreement,  // a node's message does not fit this request (another size or kind): `culprit`
 };
 

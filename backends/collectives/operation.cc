@@ -46,7 +46,6 @@ bool SuitsBlocks(const CollectiveRequest& request, std::int32_t node_count) noex
 
 bool Operation::Unsupported(const CollectiveRequest& request, std::int32_t node_count) noexcept {
   if (!IsValid(request.data_type) || !IsValid(request.op)) return true;
-  if (request.memory.kind != MemoryKind::kHost) return true;
   if (request.kind == CollectiveKind::kLinkProbe) {
     return request.data_type != DataType::kFloat64 || request.buffer == nullptr ||
            request.element_count != 2 * static_cast<std::uint64_t>(node_count);

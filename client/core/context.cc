@@ -89,10 +89,10 @@ Context::Context(const Options& options, Attachment attachment,
       staging_(arena_, &staged_copies_),
       job_memory_(arena_.AtOffset(0), arena_.size(), &arena_mappings_),
       node_lanes_(arena_.AtOffset(0), arena_.size(), &arena_mappings_, staging_, state_),
-      ring_operations_(ViewSessionSegment(segment_.data(), attachment.layout), submission_capacity_,
-                       attachment.layout.completion_capacity, std::move(attachment.engine_wakeup),
-                       state_, staged_copies_, spin_budget_),
-      wire_lane_(ring_operations_, staging_, state_),
+      ringd_operations_(ViewSessionSegment(segment_.data(), attachment.layout),
+                        submission_capacity_, attachment.layout.completion_capacity,
+                        std::move(attachment.engine_wakeup), state_, staged_copies_, spin_budget_),
+      wire_lane_(ringd_operations_, staging_, state_),
       cuda_library_(options.cuda_library),
       nccl_library_(options.nccl_library),
       wants_host_path_(options.wants_host_path),
@@ -167,7 +167,7 @@ absl::Status Context::Join(const Options& options) {
     }
   }
   if (joined_.combines_locally) return UseLocalOperations(options);
-  ring_operations_.UseTrace(&trace_);
+  ringd_operations_.UseTrace(&trace_);
   return joined_.rank_exchange_connections > 0 ? UseRankExchange() : absl::OkStatus();
 }
 
@@ -221,9 +221,9 @@ void Context::WakeAll() {
 
 // Pings go through the rings also where the job's operations do not.
 void Context::WakeWaiters() noexcept {
-  ring_operations_.WakeAll();
+  ringd_operations_.WakeAll();
   if (HostPath* const path = host_path_now_.load(std::memory_order_acquire)) path->WakeAll();
-  if (&operations() != &ring_operations_) operations().WakeAll();
+  if (&operations() != &ringd_operations_) operations().WakeAll();
   node_lanes_.WakeAll();
 }
 

@@ -36,7 +36,7 @@
 #include "client/core/lanes/rank_exchange/rank_exchange_memory.h"
 #include "client/core/lanes/rank_exchange/rank_exchange_operations.h"
 #include "client/core/lanes/rank_exchange/unended_operations.h"
-#include "client/core/lanes/wire/ring_operations.h"
+#include "client/core/lanes/wire/ringd_operations.h"
 #include "client/core/lanes/wire/wire_lane.h"
 #include "client/core/options.h"
 #include "client/core/tensors/arena.h"
@@ -124,7 +124,7 @@ class Context {
   OperationQueue* QueueOf(ringd_operation operation) noexcept {
     const std::uint32_t tag = NodeLanes::TagOf(operation);
     if (tag == 0) return &operations();
-    if (tag == NodeLanes::kRingdsTag) return &ring_operations_;
+    if (tag == NodeLanes::kRingdsTag) return &ringd_operations_;
     if (tag == NodeLanes::kHostPathTag) return host_path_now_.load(std::memory_order_acquire);
     return node_lanes_.Find(operation);
   }
@@ -274,7 +274,7 @@ class Context {
   ArenaMappings arena_mappings_;
   JobMemory job_memory_;
   NodeLanes node_lanes_;
-  RingOperations ring_operations_;
+  RingdOperations ringd_operations_;
   WireLane wire_lane_;
   // Of a one-node job, from the end of Open on; else null.
   std::unique_ptr<LocalOperations> local_operations_;

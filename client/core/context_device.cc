@@ -38,7 +38,7 @@ absl::StatusOr<DeviceMemory*> Context::Device() {
 void Context::ReleaseStreams() noexcept {
   DeviceMemory* const device = device_.load(std::memory_order_acquire);
   if (device == nullptr) return;
-  std::vector<std::uint32_t> pairs = ring_operations_.TimelinePairsOfUnfulfilled();
+  std::vector<std::uint32_t> pairs = ringd_operations_.TimelinePairsOfUnfulfilled();
   {
     const MutexLock lock(unreleased_mutex_);
     pairs.insert(pairs.end(), unreleased_pairs_.begin(), unreleased_pairs_.end());
@@ -48,7 +48,7 @@ void Context::ReleaseStreams() noexcept {
 
 bool Context::LeaveToBeReleased(std::uint64_t sequence) {
   if (state_.alive() || device_.load(std::memory_order_acquire) == nullptr) return false;
-  const std::uint32_t pair = ring_operations_.TimelinePairOf(sequence);
+  const std::uint32_t pair = ringd_operations_.TimelinePairOf(sequence);
   if (pair == kNoTimelinePair) return false;
   const MutexLock lock(unreleased_mutex_);
   unreleased_pairs_.push_back(pair);
@@ -237,10 +237,10 @@ absl::Status Context::EnqueueOnDevice(Submission& record, OperationEnd& end) {
       }
       const std::uint32_t pair = timeline_pairs_.next();
       before = timeline_pairs_.LastOfNext();
-      if (before.has_value() && ring_operations_.TimelinePairOf(*before) != pair) before.reset();
+      if (before.has_value() && ringd_operations_.TimelinePairOf(*before) != pair) before.reset();
       if (!before.has_value()) {
         record.timeline_pair = end.timeline_pair = pair;
-        const SubmitResult result = ring_operations_.TrySubmit(record, end);
+        const SubmitResult result = ringd_operations_.TrySubmit(record, end);
         if (result == SubmitResult::kEnded) return state_.status();
         if (result == SubmitResult::kOk) {
           timeline_pairs_.Use(record.sequence);
@@ -251,8 +251,8 @@ absl::Status Context::EnqueueOnDevice(Submission& record, OperationEnd& end) {
     const absl::StatusOr<Clock::time_point> until = wait.NextEnd();
     if (!until.ok()) return until.status();
     const bool goes_on = before.has_value()
-                             ? ring_operations_.Wait(*before, *until) != WaitResult::kEnded
-                             : ring_operations_.WaitForRoom(end, *until);
+                             ? ringd_operations_.Wait(*before, *until) != WaitResult::kEnded
+                             : ringd_operations_.WaitForRoom(end, *until);
     if (!goes_on) return state_.status();
   }
 }
@@ -261,8 +261,8 @@ bool Context::FindTimelinePair() {
   for (std::uint32_t tried = 0; tried < kTimelinePairs; ++tried) {
     // A look at whether it is in flight takes in how it has ended.
     const std::optional<std::uint64_t> before = timeline_pairs_.LastOfNext();
-    if (before.has_value()) static_cast<void>(ring_operations_.TimelinePairOf(*before));
-    if (!ring_operations_.IsReleased(timeline_pairs_.next())) return true;
+    if (before.has_value()) static_cast<void>(ringd_operations_.TimelinePairOf(*before));
+    if (!ringd_operations_.IsReleased(timeline_pairs_.next())) return true;
     timeline_pairs_.Skip();
   }
   return false;
@@ -281,13 +281,13 @@ absl::Status Context::StreamWait(ringd_operation operation, void* stream) {
     return host_path_now_.load(std::memory_order_acquire)
         ->StreamWait(sequence, stream, is_interrupted_);
   }
-  const bool is_ringds = QueueOf(operation) == &ring_operations_;
-  DeviceBlock* const block = is_ringds ? ring_operations_.DeviceBlockOf(sequence) : nullptr;
+  const bool is_ringds = QueueOf(operation) == &ringd_operations_;
+  DeviceBlock* const block = is_ringds ? ringd_operations_.DeviceBlockOf(sequence) : nullptr;
   // The result is there, or never comes: the wait for the operation says so.
   if (done && block == nullptr) return absl::OkStatus();
   if (absl::Status status = (*gpu)->CheckNotCapturing(stream); !status.ok()) return status;
   const std::uint32_t pair =
-      is_ringds ? ring_operations_.TimelinePairOf(sequence) : kNoTimelinePair;
+      is_ringds ? ringd_operations_.TimelinePairOf(sequence) : kNoTimelinePair;
   if (launch_servant_ != nullptr && pair != kNoTimelinePair) {
     if (absl::Status status = AwaitLaunch(pair, sequence); !status.ok()) return status;
   }
@@ -331,7 +331,7 @@ absl::Status Context::AwaitLaunch(std::uint32_t pair, std::uint64_t sequence) {
       return true;
     });
     // It has ended badly, or the job has.
-    if (!state_.alive() || ring_operations_.TimelinePairOf(sequence) != pair) {
+    if (!state_.alive() || ringd_operations_.TimelinePairOf(sequence) != pair) {
       return absl::OkStatus();
     }
   }

@@ -46,10 +46,10 @@ absl::StatusOr<HostPath*> Context::OpenHostPath() {
     return in_pieces ? staged_copies_.OrdersFor(tensor) : StagedCopies::Orders();
   };
   carrier.submit_in_pieces = [this](Registration& tensor, void* address) {
-    return ring_operations_.SubmitInPieces(tensor, arena_.OffsetOf(address));
+    return ringd_operations_.SubmitInPieces(tensor, arena_.OffsetOf(address));
   };
   carrier.tell_piece = [this](std::uint32_t progress, std::uint32_t piece) {
-    ring_operations_.TellPiece(progress, piece);
+    ringd_operations_.TellPiece(progress, piece);
   };
   carrier.final_pieces = [this](std::uint32_t progress) {
     return staged_copies_.FinalPieces(progress);

@@ -45,7 +45,7 @@ absl::Status Context::Ping(std::int64_t timeout_ms) {
   }
   Submission record{};
   record.registration = kPingRegistration;
-  switch (ring_operations_.TrySubmit(record, {})) {
+  switch (ringd_operations_.TrySubmit(record, {})) {
     case SubmitResult::kOk:
       break;
     case SubmitResult::kFull:
@@ -66,7 +66,7 @@ std::optional<std::uint64_t> Context::TakeLatePing() {
 
 absl::Status Context::AwaitPing(std::uint64_t sequence, Clock::time_point deadline,
                                 std::int64_t timeout_ms) {
-  if (ring_operations_.Wait(sequence, deadline) == WaitResult::kTimeout) {
+  if (ringd_operations_.Wait(sequence, deadline) == WaitResult::kTimeout) {
     // The answer may still come: the operation stays in flight.
     {
       MutexLock lock(pings_mutex_);
@@ -77,7 +77,7 @@ absl::Status Context::AwaitPing(std::uint64_t sequence, Clock::time_point deadli
   }
   OperationOutcome outcome;
   OperationEnd end;
-  static_cast<void>(ring_operations_.Consume(sequence, outcome, end));
+  static_cast<void>(ringd_operations_.Consume(sequence, outcome, end));
   return outcome.completed ? absl::OkStatus() : state_.status();
 }
 
@@ -228,7 +228,7 @@ absl::Status Context::Conclude(OperationQueue& queue, ringd_operation operation)
   OperationEnd end;
   // Before it is taken out, so that ReleaseStreams finds it here or there. A call of the driver may
   // be held up as long as the caller's streams are, who may let them go only when it hears of this.
-  const bool is_left = &queue == &ring_operations_ && LeaveToBeReleased(SequenceOf(operation));
+  const bool is_left = &queue == &ringd_operations_ && LeaveToBeReleased(SequenceOf(operation));
   if (!queue.Consume(SequenceOf(operation), outcome, end)) {
     return absl::NotFoundError(
         absl::StrCat("operation ", operation, " has been waited for by another thread"));

@@ -21,7 +21,7 @@ bool Context::AnyWaiter() const noexcept {
   const RankExchangeOperations* const rank_exchange =
       watched_rank_exchange_.load(std::memory_order_acquire);
   const HostPath* const host_path = host_path_now_.load(std::memory_order_acquire);
-  return ring_operations_.waiters() > 0 || (host_path != nullptr && host_path->waiters() > 0) ||
+  return ringd_operations_.waiters() > 0 || (host_path != nullptr && host_path->waiters() > 0) ||
          (local != nullptr && local->waiters() > 0) ||
          (rank_exchange != nullptr && rank_exchange->callers() > 0) || node_lanes_.AnyWaiter();
 }

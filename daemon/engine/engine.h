@@ -27,7 +27,6 @@
 #include "daemon/config/config.h"
 #include "daemon/engine/call_thread.h"
 #include "daemon/engine/engine_activity.h"
-#include "daemon/engine/engine_control.h"
 #include "daemon/engine/engine_listener.h"
 #include "daemon/engine/event_poll.h"
 #include "daemon/engine/link_switch.h"
@@ -43,6 +42,7 @@
 #include "daemon/lanes/rank_exchange/rank_exchange_sockets.h"
 #include "daemon/logging/log_limiter.h"
 #include "daemon/peers/peer_network.h"
+#include "daemon/rpc/node_calls.h"
 #include "daemon/sessions/isolated_executor.h"
 #include "daemon/sessions/registration_account.h"
 #include "daemon/sessions/registration_book.h"
@@ -119,7 +119,7 @@ class Engine final : private PeerEvents {
     return most_sliced_entries_.load(std::memory_order_relaxed);
   }
 
-  // As EngineControl. Of a Join its caller has found nothing to refuse that can be seen without a
+  // As NodeCalls. Of a Join its caller has found nothing to refuse that can be seen without a
   // job; `job_key` is JobKey of the request and the session's user.
   [[nodiscard]] std::function<void()> Join(const Caller& caller, absl::string_view token,
                                            const v1::JoinRequest& request, const DoorKey& job_key,

@@ -1,4 +1,4 @@
-// EngineControl: what gRPC's threads ask, answered on the progress thread.
+// Calls of trainers and of ringctl that the supervisor passes on, answered on the progress thread.
 #include <algorithm>
 #include <cstdint>
 #include <optional>

@@ -10,7 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "daemon/engine/call_thread.h"
-#include "daemon/engine/engine_control.h"
+#include "daemon/rpc/node_calls.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
 

@@ -193,7 +193,7 @@ class Job {
 
   // Advances everything a bit; returns the amount of work done.
   std::size_t Advance(Clock::time_point now);
-  // Stalls, deadlines, deaths: call it every quarter of a second or so, and when NextTick has come.
+  // Stalls, deadlines, deaths: call it every 50 ms or so, and when NextTick has come.
   void Tick(Clock::time_point now);
   bool NeedsTicks() const noexcept;
   std::optional<Clock::time_point> NextTick(Clock::time_point now) const;

@@ -184,13 +184,12 @@ std::size_t Job::AdvanceRankExchange(Clock::time_point now) {
   }
   rank_exchange_setup_.reset();
   if (status.ok()) {
-    LogDebug(absl::StrCat("the exchange between ranks is open, for tensors of up to ",
+    LogDebug(absl::StrCat("the rank exchange is open, for tensors of up to ",
                           world_.communicator->rank_exchange()->limit_bytes(), " bytes"),
              Fields());
   } else {
     no_rank_exchange_ = std::string(status.message());
-    LogWarning(absl::StrCat("the job does without an exchange between ranks: ", status.message()),
-               Fields());
+    LogWarning(absl::StrCat("the job does without a rank exchange: ", status.message()), Fields());
   }
   AnswerJoins(absl::OkStatus());
   return 1;
@@ -203,17 +202,17 @@ std::string Job::DescribeBreak(const RankExchangeBreak& broken) const {
   switch (broken.reason) {
     case RankExchangeBreak::Reason::kConnection:
       return absl::StrCat(
-          "the connection of the exchange between ranks to ", where, ": ",
+          "the connection of the rank exchange to ", where, ": ",
           broken.error == 0 ? "the other side closed it" : std::strerror(broken.error));
     case RankExchangeBreak::Reason::kProtocol:
-      return absl::StrCat("the connection of the exchange between ranks to ", where,
+      return absl::StrCat("the connection of the rank exchange to ", where,
                           " carried what makes no sense");
     case RankExchangeBreak::Reason::kStopped:
-      return absl::StrCat(where, " has ended the exchange between ranks");
+      return absl::StrCat(where, " has ended the rank exchange");
     case RankExchangeBreak::Reason::kNone:
       break;
   }
-  return "the exchange between ranks has ended";
+  return "the rank exchange has ended";
 }
 
 void Job::LookAtRankExchange(Clock::time_point now) {
@@ -231,9 +230,8 @@ void Job::LookAtRankExchange(Clock::time_point now) {
   rank_exchange_end_told_ = true;
   // It breaks as well when the ranks of a node leave in order.
   if (anyone_left_) return;
-  LogWarning(
-      absl::StrCat("the job goes on without its exchange between ranks: ", no_rank_exchange_),
-      Fields());
+  LogWarning(absl::StrCat("the job goes on without its rank exchange: ", no_rank_exchange_),
+             Fields());
 }
 
 }  // namespace ringd

@@ -10,8 +10,8 @@ namespace {
 
 class AdminService final : public v1::Admin::CallbackService {
  public:
-  AdminService(EngineControl* engine, const Caller& caller, std::shared_ptr<UserCalls> calls)
-      : engine_(engine), caller_(caller), calls_(std::move(calls)) {}
+  AdminService(NodeCalls* node, const Caller& caller, std::shared_ptr<UserCalls> calls)
+      : node_(node), caller_(caller), calls_(std::move(calls)) {}
 
   // The synchronous forms are not meant to be hidden.
   using v1::Admin::CallbackService::Drain;
@@ -27,33 +27,33 @@ class AdminService final : public v1::Admin::CallbackService {
                                       const v1::GetStatusRequest* request,
                                       v1::StatusReply* reply) override {
     return Serve(calls_, *request, reply,
-                 [&](auto answer) { engine_->GetStatus(caller_, std::move(answer)); });
+                 [&](auto answer) { node_->GetStatus(caller_, std::move(answer)); });
   }
 
   grpc::ServerUnaryReactor* GetGpus(grpc::CallbackServerContext*, const v1::GetGpusRequest* request,
                                     v1::GpusReply* reply) override {
     return Serve(calls_, *request, reply,
-                 [&](auto answer) { engine_->GetGpus(caller_, std::move(answer)); });
+                 [&](auto answer) { node_->GetGpus(caller_, std::move(answer)); });
   }
 
   grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext*, const v1::DrainRequest* request,
                                   v1::DrainReply* reply) override {
     return Serve(calls_, *request, reply,
-                 [&](auto answer) { engine_->Drain(caller_, *request, std::move(answer)); });
+                 [&](auto answer) { node_->Drain(caller_, *request, std::move(answer)); });
   }
 
   grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext*,
                                      const v1::ListJobsRequest* request,
                                      v1::JobsReply* reply) override {
     return Serve(calls_, *request, reply,
-                 [&](auto answer) { engine_->ListJobs(caller_, *request, std::move(answer)); });
+                 [&](auto answer) { node_->ListJobs(caller_, *request, std::move(answer)); });
   }
 
   grpc::ServerUnaryReactor* ListCommunicators(grpc::CallbackServerContext*,
                                               const v1::ListCommunicatorsRequest* request,
                                               v1::CommunicatorsReply* reply) override {
     return Serve(calls_, *request, reply, [&](auto answer) {
-      engine_->ListCommunicators(caller_, *request, std::move(answer));
+      node_->ListCommunicators(caller_, *request, std::move(answer));
     });
   }
 
@@ -61,33 +61,33 @@ class AdminService final : public v1::Admin::CallbackService {
                                        const v1::ListQueuesRequest* request,
                                        v1::QueuesReply* reply) override {
     return Serve(calls_, *request, reply,
-                 [&](auto answer) { engine_->ListQueues(caller_, *request, std::move(answer)); });
+                 [&](auto answer) { node_->ListQueues(caller_, *request, std::move(answer)); });
   }
 
   grpc::ServerUnaryReactor* TraceJob(grpc::CallbackServerContext*, const v1::TraceRequest* request,
                                      v1::TraceReply* reply) override {
     return Serve(calls_, *request, reply,
-                 [&](auto answer) { engine_->TraceJob(caller_, *request, std::move(answer)); });
+                 [&](auto answer) { node_->TraceJob(caller_, *request, std::move(answer)); });
   }
 
   grpc::ServerUnaryReactor* ReportExit(grpc::CallbackServerContext*,
                                        const v1::ReportExitRequest* request,
                                        v1::ReportExitReply* reply) override {
     return Serve(calls_, *request, reply,
-                 [&](auto answer) { engine_->ReportExit(caller_, *request, std::move(answer)); });
+                 [&](auto answer) { node_->ReportExit(caller_, *request, std::move(answer)); });
   }
 
  private:
-  EngineControl* const engine_;
+  NodeCalls* const node_;
   const Caller caller_;
   const std::shared_ptr<UserCalls> calls_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeAdminService(EngineControl* engine, const Caller& caller,
+std::unique_ptr<grpc::Service> MakeAdminService(NodeCalls* node, const Caller& caller,
                                                 std::shared_ptr<UserCalls> calls) {
-  return std::make_unique<AdminService>(engine, caller, std::move(calls));
+  return std::make_unique<AdminService>(node, caller, std::move(calls));
 }
 
 }  // namespace ringd

@@ -1,4 +1,4 @@
-// How the engine's answers become gRPC's. Included by the services' sources only.
+// How ringd's answers become gRPC's. Included by the services' sources only.
 #ifndef RINGD_DAEMON_RPC_CALL_ANSWER_H_
 #define RINGD_DAEMON_RPC_CALL_ANSWER_H_
 
@@ -14,21 +14,21 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/engine/engine_control.h"
 #include "daemon/rpc/grpc_status.h"
+#include "daemon/rpc/node_calls.h"
 #include "daemon/rpc/user_calls.h"
 #include "proto/base/counted_places.h"
 #include "proto/base/mutex.h"
 
 namespace ringd {
 
-// A call ends when the engine has answered, or its caller has gone: it waits for nobody then.
+// A call ends when ringd has answered, or its caller has gone: it waits for nobody then.
 //
 // Thread safety: any thread.
 // Ownership: its own; it goes when gRPC is done with it, which is after it has ended.
 class CallReactor final : public grpc::ServerUnaryReactor {
  public:
-  // What is left of a call that the engine may still answer. The call counts as long.
+  // What is left of a call that ringd may still answer. The call counts as long.
   class UnderWay {
    public:
     UnderWay(CallReactor* reactor, CountedPlaces::Place place)
@@ -54,7 +54,7 @@ class CallReactor final : public grpc::ServerUnaryReactor {
   // Kept until gRPC is done with it.
   void KeepReply(CountedPlaces::Place place) noexcept { reply_ = std::move(place); }
 
-  // What the engine is told if the caller goes.
+  // What ringd is told if the caller goes.
   void UseCancel(std::function<void()> cancel) ABSL_LOCKS_EXCLUDED(mutex_) {
     {
       const MutexLock lock(mutex_);
@@ -110,8 +110,8 @@ Answer<Reply> AnswerTo(const CallReactor& reactor, std::shared_ptr<UserCalls> ca
   };
 }
 
-// Serves a call: `ask` gets the Answer, and hands it to the engine. If it returns a function, that
-// tells the engine that the caller has gone.
+// Serves a call: `ask` gets the Answer, and hands it to ringd. If it returns a function, that
+// tells ringd that the caller has gone.
 template <typename Reply, typename Ask>
 grpc::ServerUnaryReactor* Serve(const std::shared_ptr<UserCalls>& calls,
                                 const google::protobuf::Message& request, Reply* reply, Ask ask) {

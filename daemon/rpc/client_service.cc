@@ -26,8 +26,8 @@ absl::Status MissingToken() {
 
 class ClientService final : public v1::Client::CallbackService {
  public:
-  ClientService(EngineControl* engine, const Caller& caller, std::shared_ptr<UserCalls> calls)
-      : engine_(engine), caller_(caller), calls_(std::move(calls)) {}
+  ClientService(NodeCalls* node, const Caller& caller, std::shared_ptr<UserCalls> calls)
+      : node_(node), caller_(caller), calls_(std::move(calls)) {}
 
   // The synchronous forms are not meant to be hidden.
   using v1::Client::CallbackService::AgreeOnDevices;
@@ -43,11 +43,11 @@ class ClientService final : public v1::Client::CallbackService {
 
   grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context,
                                  const v1::JoinRequest* request, v1::JoinReply* reply) override {
-    // It may wait for minutes, so the engine hears if its caller goes.
+    // It may wait for minutes, so ringd hears if its caller goes.
     return Serve(calls_, *request, reply,
                  [&](Answer<v1::JoinReply> answer) -> std::function<void()> {
                    if (const auto token = TokenOf(*context)) {
-                     return engine_->Join(caller_, *token, *request, std::move(answer));
+                     return node_->Join(caller_, *token, *request, std::move(answer));
                    }
                    answer(MissingToken(), {});
                    return [] {};
@@ -58,7 +58,7 @@ class ClientService final : public v1::Client::CallbackService {
                                             const v1::RegisterTensorsRequest* request,
                                             v1::RegisterTensorsReply* reply) override {
     return WithToken(context, *request, reply, [&](absl::string_view token, auto answer) {
-      engine_->RegisterTensors(caller_, token, *request, std::move(answer));
+      node_->RegisterTensors(caller_, token, *request, std::move(answer));
     });
   }
 
@@ -66,7 +66,7 @@ class ClientService final : public v1::Client::CallbackService {
                                               const v1::UnregisterTensorsRequest* request,
                                               v1::UnregisterTensorsReply* reply) override {
     return WithToken(context, *request, reply, [&](absl::string_view token, auto answer) {
-      engine_->UnregisterTensors(caller_, token, *request, std::move(answer));
+      node_->UnregisterTensors(caller_, token, *request, std::move(answer));
     });
   }
 
@@ -74,7 +74,7 @@ class ClientService final : public v1::Client::CallbackService {
                                                const v1::CreateCommunicatorRequest* request,
                                                v1::CreateCommunicatorReply* reply) override {
     return WithToken(context, *request, reply, [&](absl::string_view token, auto answer) {
-      engine_->CreateCommunicator(caller_, token, *request, std::move(answer));
+      node_->CreateCommunicator(caller_, token, *request, std::move(answer));
     });
   }
 
@@ -82,7 +82,7 @@ class ClientService final : public v1::Client::CallbackService {
                                                 const v1::DestroyCommunicatorRequest* request,
                                                 v1::DestroyCommunicatorReply* reply) override {
     return WithToken(context, *request, reply, [&](absl::string_view token, auto answer) {
-      engine_->DestroyCommunicator(caller_, token, *request, std::move(answer));
+      node_->DestroyCommunicator(caller_, token, *request, std::move(answer));
     });
   }
 
@@ -90,7 +90,7 @@ class ClientService final : public v1::Client::CallbackService {
                                              const v1::DescribeMismatchRequest* request,
                                              v1::DescribeMismatchReply* reply) override {
     return WithToken(context, *request, reply, [&](absl::string_view token, auto answer) {
-      engine_->DescribeMismatch(caller_, token, *request, std::move(answer));
+      node_->DescribeMismatch(caller_, token, *request, std::move(answer));
     });
   }
 
@@ -98,7 +98,7 @@ class ClientService final : public v1::Client::CallbackService {
                                        const v1::OpenDeviceRequest* request,
                                        v1::OpenDeviceReply* reply) override {
     return WithToken(context, *request, reply, [&](absl::string_view token, auto answer) {
-      engine_->OpenDevice(caller_, token, *request, std::move(answer));
+      node_->OpenDevice(caller_, token, *request, std::move(answer));
     });
   }
 
@@ -106,14 +106,14 @@ class ClientService final : public v1::Client::CallbackService {
                                            const v1::AgreeOnDevicesRequest* request,
                                            v1::AgreeOnDevicesReply* reply) override {
     return WithToken(context, *request, reply, [&](absl::string_view token, auto answer) {
-      engine_->AgreeOnDevices(caller_, token, *request, std::move(answer));
+      node_->AgreeOnDevices(caller_, token, *request, std::move(answer));
     });
   }
 
   grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* context,
                                   const v1::LeaveRequest* request, v1::LeaveReply* reply) override {
     return WithToken(context, *request, reply, [&](absl::string_view token, auto answer) {
-      engine_->Leave(caller_, token, *request, std::move(answer));
+      node_->Leave(caller_, token, *request, std::move(answer));
     });
   }
 
@@ -137,16 +137,16 @@ class ClientService final : public v1::Client::CallbackService {
     });
   }
 
-  EngineControl* const engine_;
+  NodeCalls* const node_;
   const Caller caller_;
   const std::shared_ptr<UserCalls> calls_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeClientService(EngineControl* engine, const Caller& caller,
+std::unique_ptr<grpc::Service> MakeClientService(NodeCalls* node, const Caller& caller,
                                                  std::shared_ptr<UserCalls> calls) {
-  return std::make_unique<ClientService>(engine, caller, std::move(calls));
+  return std::make_unique<ClientService>(node, caller, std::move(calls));
 }
 
 }  // namespace ringd

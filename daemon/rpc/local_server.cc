@@ -7,16 +7,16 @@
 
 namespace ringd {
 
-absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(EngineControl* engine,
+absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(NodeCalls* node,
                                                                 const UserCalls::Limits& limits) {
   absl::StatusOr<std::unique_ptr<RefusingServer>> refusing = RefusingServer::Start();
   if (!refusing.ok()) return refusing.status();
-  return std::unique_ptr<LocalServer>(new LocalServer(engine, limits, *std::move(refusing)));
+  return std::unique_ptr<LocalServer>(new LocalServer(node, limits, *std::move(refusing)));
 }
 
-LocalServer::LocalServer(EngineControl* engine, const UserCalls::Limits& limits,
+LocalServer::LocalServer(NodeCalls* node, const UserCalls::Limits& limits,
                          std::unique_ptr<RefusingServer> refusing)
-    : engine_(engine), limits_(limits), refusing_(std::move(refusing)) {}
+    : node_(node), limits_(limits), refusing_(std::move(refusing)) {}
 
 LocalServer::~LocalServer() { Shutdown(Clock::now()); }
 
@@ -38,7 +38,7 @@ absl::StatusOr<UserServer*> LocalServer::ServerOf(const Caller& caller) {
   const auto found = servers_.find(caller);
   if (found != servers_.end()) return found->second.get();
   absl::StatusOr<std::unique_ptr<UserServer>> started =
-      UserServer::Start(engine_, caller, CallsOf(caller.uid));
+      UserServer::Start(node_, caller, CallsOf(caller.uid));
   if (!started.ok()) return started.status();
   (*started)->SetServing(serving_);
   return servers_.emplace(caller, *std::move(started)).first->second.get();

@@ -12,7 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "daemon/engine/engine_control.h"
+#include "daemon/rpc/node_calls.h"
 #include "daemon/rpc/refusing_server.h"
 #include "daemon/rpc/user_calls.h"
 #include "daemon/rpc/user_server.h"
@@ -27,7 +27,7 @@ namespace ringd {
 // attach listener.
 //
 // Thread safety: all methods from any thread; no connections after Shutdown.
-// Ownership: owns the connections; the engine is borrowed and outlives this.
+// Ownership: owns the connections; ringd is borrowed and outlives this.
 // Invariant: the number of threads does not depend on the number of users, connections and calls.
 class LocalServer {
  public:
@@ -36,7 +36,7 @@ class LocalServer {
 
   // `limits`: of each user.
   //   What the kernel says.
-  static absl::StatusOr<std::unique_ptr<LocalServer>> Start(EngineControl* engine,
+  static absl::StatusOr<std::unique_ptr<LocalServer>> Start(NodeCalls* node,
                                                             const UserCalls::Limits& limits = {});
   ~LocalServer();
 
@@ -59,13 +59,13 @@ class LocalServer {
   void Shutdown(Clock::time_point deadline) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  LocalServer(EngineControl* engine, const UserCalls::Limits& limits,
+  LocalServer(NodeCalls* node, const UserCalls::Limits& limits,
               std::unique_ptr<RefusingServer> refusing);
   absl::StatusOr<UserServer*> ServerOf(const Caller& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<UserCalls> CallsOf(uid_t user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<std::unique_ptr<UserServer>> TakeIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  EngineControl* const engine_;
+  NodeCalls* const node_;
   const UserCalls::Limits limits_;
   const std::unique_ptr<RefusingServer> refusing_;
   Mutex mutex_;

@@ -14,7 +14,7 @@ namespace ringd {
 // Thread safety: any thread.
 struct UserCalls {
   struct Limits {
-    // At once: until the engine has answered and gRPC is done with it.
+    // At once: until ringd has answered and gRPC is done with it.
     std::size_t calls = 4096;
     // Of requests as they lie in memory, which can be many times what was sent: as long.
     std::size_t request_bytes = std::size_t{256} << 20;

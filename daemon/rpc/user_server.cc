@@ -30,9 +30,9 @@ constexpr std::size_t kMaxBufferedBytes = std::size_t{256} << 20;
 
 class UserServer::Impl {
  public:
-  Impl(EngineControl* engine, const Caller& caller, const std::shared_ptr<UserCalls>& calls)
-      : client_service(MakeClientService(engine, caller, calls)),
-        admin_service(MakeAdminService(engine, caller, calls)) {}
+  Impl(NodeCalls* node, const Caller& caller, const std::shared_ptr<UserCalls>& calls)
+      : client_service(MakeClientService(node, caller, calls)),
+        admin_service(MakeAdminService(node, caller, calls)) {}
 
   // The server borrows the services and goes first.
   std::unique_ptr<grpc::Service> client_service;
@@ -40,12 +40,11 @@ class UserServer::Impl {
   std::unique_ptr<grpc::Server> server;
 };
 
-absl::StatusOr<std::unique_ptr<UserServer>> UserServer::Start(EngineControl* engine,
-                                                              const Caller& caller,
+absl::StatusOr<std::unique_ptr<UserServer>> UserServer::Start(NodeCalls* node, const Caller& caller,
                                                               std::shared_ptr<UserCalls> calls) {
   // gRPC's own health service is of the callback kind, too.
   grpc::EnableDefaultHealthCheckService(true);
-  auto impl = std::make_unique<Impl>(engine, caller, calls);
+  auto impl = std::make_unique<Impl>(node, caller, calls);
   grpc::ServerBuilder builder;
   builder.RegisterService(impl->client_service.get());
   builder.RegisterService(impl->admin_service.get());

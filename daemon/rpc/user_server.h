@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "daemon/engine/engine_control.h"
+#include "daemon/rpc/node_calls.h"
 #include "daemon/rpc/user_calls.h"
 #include "proto/base/clock.h"
 #include "proto/base/unique_fd.h"
@@ -17,13 +17,12 @@ namespace ringd {
 // the others' memory. A server costs no thread: gRPC's threads serve all of them.
 //
 // Thread safety: all methods from any thread; no connections after Shutdown.
-// Ownership: owns the connections; the engine is borrowed and outlives this.
+// Ownership: owns the connections; ringd is borrowed and outlives this.
 class UserServer {
  public:
-  static absl::StatusOr<std::unique_ptr<UserServer>> Start(EngineControl* engine,
-                                                           const Caller& caller,
+  static absl::StatusOr<std::unique_ptr<UserServer>> Start(NodeCalls* node, const Caller& caller,
                                                            std::shared_ptr<UserCalls> calls);
-  // As Shutdown, now. Its calls end when their callers go, whatever the engine does, so it does not
+  // As Shutdown, now. Its calls end when their callers go, whatever ringd does, so it does not
   // take long once it is idle.
   ~UserServer();
 

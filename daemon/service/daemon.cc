@@ -42,7 +42,7 @@ std::string ExchangeAddress(const Config& config, Door* door) {
   if (!config.rank_exchange || config.backend == "none") return "";
   absl::StatusOr<std::string> address = OpenDataAddresses(config, door, DoorPurpose::kExchange);
   if (address.ok()) return *std::move(address);
-  LogWarning(absl::StrCat("jobs over several nodes do without an exchange between ranks: ",
+  LogWarning(absl::StrCat("jobs over several nodes do without a rank exchange: ",
                           address.status().message()));
   return "";
 }

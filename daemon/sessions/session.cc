@@ -172,7 +172,6 @@ void Session::DrainEventFd() noexcept {
 void Session::Complete(const CheckedSubmission& submission, const absl::Status& status) noexcept {
   CompletionRecord record{};
   record.sequence = submission.sequence;
-  record.completed_ns = MonotonicNanos();
   record.status = static_cast<std::int32_t>(status.code());
   if (!status.ok()) {
     // Many operations that end for one reason share one slot.

@@ -11,7 +11,7 @@
 
 namespace ringd {
 
-// Data comes on data_interfaces, where the door listens too from now on; the exchange between ranks
+// Data comes on data_interfaces, where the door listens too from now on; the rank exchange
 // on the first of them. The local address of their WireSockets (wire_address.h).
 //   kNotFound: this node has no address that others could reach; the message names the setting.
 //   kInvalidArgument: too many interfaces. Else what the kernel says.

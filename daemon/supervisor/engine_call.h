@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/engine/engine_control.h"
+#include "daemon/rpc/node_calls.h"
 #include "daemon/supervisor/engine_reply.h"
 #include "daemon/supervisor/part_count.h"
 

@@ -88,17 +88,18 @@ absl::Status TooMany(bool of_job, std::size_t most_of_job, std::size_t most_of_u
 }  // namespace
 
 EngineNetwork::EngineNetwork(NodeNetwork* node, uid_t user, std::string job_id,
-                             EngineMember::Send send, std::shared_ptr<UserPlaces> places)
+                             EngineConnections::Send send, std::shared_ptr<UserPlaces> places)
     : node_(node),
       user_(user),
       job_id_(std::move(job_id)),
       user_places_(std::move(places)),
-      member_(std::make_shared<EngineMember>(std::move(send), user_places_, node->isolated_)) {}
+      connections_(
+          std::make_shared<EngineConnections>(std::move(send), user_places_, node->isolated_)) {}
 
 EngineNetwork::~EngineNetwork() {
   for (const auto& [number, id] : expectations_) node_->StopExpecting(id);
   while (!wires_.empty()) CloseWire(wires_.begin()->first);
-  const EngineMember::Left left = member_->Leave();
+  const EngineConnections::Left left = connections_->Leave();
   for (const ControlDoor::DialId id : left.dials) node_->control_.Abandon(id);
   for (std::size_t i = 0; i < left.connections; ++i) node_->control_.Release(user_);
 }
@@ -123,7 +124,7 @@ absl::Status EngineNetwork::OnRequest(const v1::EngineNetworkRequest& request) {
       return DialCoordinator(request.dial_coordinator());
     case v1::EngineNetworkRequest::kAbandonDial:
       // It may have ended meanwhile.
-      if (const auto id = member_->AbandonDial(request.abandon_dial().dial())) {
+      if (const auto id = connections_->AbandonDial(request.abandon_dial().dial())) {
         node_->control_.Abandon(*id);
       }
       return absl::OkStatus();
@@ -148,7 +149,7 @@ absl::Status EngineNetwork::Expect(const v1::EngineExpect& request) {
   job.key = *key;
   job.has_secret = request.has_secret();
   job.one_node_only = request.one_node_only();
-  const ExpectationId id = node_->Expect(member_, request.expectation(), std::move(job));
+  const ExpectationId id = node_->Expect(connections_, request.expectation(), std::move(job));
   expectations_.emplace(request.expectation(), id);
   return absl::OkStatus();
 }
@@ -161,7 +162,7 @@ void EngineNetwork::StopExpecting(const v1::EngineStopExpecting& request) {
 }
 
 absl::Status EngineNetwork::ConnectionEnded() {
-  if (!member_->EndConnection()) return Wrong("the end of a connection that there is not");
+  if (!connections_->EndConnection()) return Wrong("the end of a connection that there is not");
   node_->control_.Release(user_);
   return absl::OkStatus();
 }
@@ -170,7 +171,7 @@ absl::Status EngineNetwork::DialCoordinator(const v1::EngineDialCoordinator& req
   const std::optional<DoorKey> key = ToKey(request.key());
   if (!key.has_value()) return Wrong("a coordinator with a key of another length");
   if (request.host_port().size() > kMostAddressBytes) {
-    member_->Tell(
+    connections_->Tell(
         DialledEvent(request.dial(), absl::InvalidArgumentError(absl::StrCat(
                                          "an address of ", request.host_port().size(), " bytes"))),
         {});
@@ -179,7 +180,7 @@ absl::Status EngineNetwork::DialCoordinator(const v1::EngineDialCoordinator& req
   CountedPlaces::Place place = dial_places_.Take();
   CountedPlaces::Place user_place = user_places_->dials.Take();
   if (place == nullptr || user_place == nullptr) {
-    member_->Tell(
+    connections_->Tell(
         DialledEvent(request.dial(), TooMany(place == nullptr, kMostDials, UserPlaces::kMostDials,
                                              "coordinators are being looked for")),
         {});
@@ -187,19 +188,19 @@ absl::Status EngineNetwork::DialCoordinator(const v1::EngineDialCoordinator& req
   }
   const ControlDoor::DialId id = node_->NewDial();
   const std::uint64_t number = request.dial();
-  if (!member_->AddDial(number, id)) return Wrong("a dial that is under way");
+  if (!connections_->AddDial(number, id)) return Wrong("a dial that is under way");
   const auto patience = std::chrono::milliseconds(
       std::min<std::uint64_t>(request.patience_ms(), kLongestPatience.count()));
   node_->control_.Dial(
       id, {request.host_port(), job_id_, user_, *key, request.has_secret()},
       Clock::now() + patience,
-      [member = member_, number, id, places = user_places_, place = std::move(place),
+      [connections = connections_, number, id, places = user_places_, place = std::move(place),
        user_place = std::move(user_place)](absl::StatusOr<UniqueFd> outcome) {
-        if (!member->EndDial(number, id)) return;
+        if (!connections->EndDial(number, id)) return;
         Dialled dialled = TakePlace(std::move(outcome), *places);
-        if (dialled.socket.valid()) member->KeepControl(dialled.socket);
-        member->Tell(DialledEvent(number, dialled.status), std::move(dialled.socket),
-                     std::move(dialled.place));
+        if (dialled.socket.valid()) connections->KeepControl(dialled.socket);
+        connections->Tell(DialledEvent(number, dialled.status), std::move(dialled.socket),
+                          std::move(dialled.place));
       });
   return absl::OkStatus();
 }
@@ -245,7 +246,7 @@ absl::Status EngineNetwork::OpenWire(const v1::EngineWireOpen& request) {
     wire.group = node_->door_->NewGroup();
     const bool opened =
         wires->Open(membership, *key, wire.group, user_places_->untaken,
-                    [member = member_, wires, wire_key, opening = wire.opening,
+                    [connections = connections_, wires, wire_key, opening = wire.opening,
                      places = user_places_](NodeIndex from, std::uint32_t stream, UniqueFd socket) {
                       CountedPlaces::Place place = places->unsent.Take();
                       // The connection ends; the wire may have been closed meanwhile.
@@ -253,9 +254,9 @@ absl::Status EngineNetwork::OpenWire(const v1::EngineWireOpen& request) {
                         static_cast<void>(wires->Taken(wire_key.second, 1));
                         return;
                       }
-                      member->Tell(WireEvent(wire_key, opening, from, stream,
-                                             /*dialled_here=*/false, absl::OkStatus()),
-                                   std::move(socket), std::move(place));
+                      connections->Tell(WireEvent(wire_key, opening, from, stream,
+                                                  /*dialled_here=*/false, absl::OkStatus()),
+                                        std::move(socket), std::move(place));
                     });
     if (opened) {
       node_->door_->Reconsider();
@@ -312,14 +313,14 @@ absl::Status EngineNetwork::DialWire(const v1::EngineWireDial& request) {
   dial->user = user_;
   dial->flags = node_->options_.door_flags;
   dial->deadline = Clock::now() + node_->options_.wire_patience;
-  dial->done = [member = member_, key, opening = wire.opening, to, stream, places = user_places_,
-                place = std::move(place),
+  dial->done = [connections = connections_, key, opening = wire.opening, to, stream,
+                places = user_places_, place = std::move(place),
                 user_place = std::move(user_place)](absl::StatusOr<DoorConnection> outcome) {
     Dialled dialled = TakePlace(outcome.ok() ? absl::StatusOr<UniqueFd>(std::move(outcome->socket))
                                              : absl::StatusOr<UniqueFd>(outcome.status()),
                                 *places);
-    member->Tell(WireEvent(key, opening, to, stream, /*dialled_here=*/true, dialled.status),
-                 std::move(dialled.socket), std::move(dialled.place));
+    connections->Tell(WireEvent(key, opening, to, stream, /*dialled_here=*/true, dialled.status),
+                      std::move(dialled.socket), std::move(dialled.place));
   };
   node_->door_->Dial(*std::move(dial));
   return absl::OkStatus();
@@ -337,7 +338,7 @@ absl::Status EngineNetwork::WireTaken(const v1::EngineWireTaken& request) {
 
 void EngineNetwork::TellWire(const WireKey& key, std::uint64_t opening, NodeIndex node,
                              std::uint32_t stream, const absl::Status& why) {
-  member_->Tell(WireEvent(key, opening, node, stream, /*dialled_here=*/true, why), {});
+  connections_->Tell(WireEvent(key, opening, node, stream, /*dialled_here=*/true, why), {});
 }
 
 }  // namespace ringd

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "daemon/supervisor/engine_member.h"
+#include "daemon/supervisor/engine_connections.h"
 #include "daemon/supervisor/engine_places.h"
 #include "daemon/supervisor/node_network.h"
 #include "proto/base/counted_places.h"
@@ -40,10 +40,10 @@ class EngineNetwork {
 
   // The engine has ended by itself: the nodes at the other ends of its control connections hear
   // why, also behind a frame that it has sent in part (PeerStreams).
-  void SayLast(const absl::Status& why) { member_->SayLast(why); }
+  void SayLast(const absl::Status& why) { connections_->SayLast(why); }
 
   // Other nodes are connected to it for control, as to a coordinator.
-  bool HasConnections() const { return member_->HasConnections(); }
+  bool HasConnections() const { return connections_->HasConnections(); }
 
   // What all engines of its user share.
   const std::shared_ptr<UserPlaces>& user_places() const noexcept { return user_places_; }
@@ -62,7 +62,7 @@ class EngineNetwork {
   };
   using WireKey = std::pair<std::uint32_t, std::uint64_t>;  // purpose and wire id
 
-  EngineNetwork(NodeNetwork* node, uid_t user, std::string job_id, EngineMember::Send send,
+  EngineNetwork(NodeNetwork* node, uid_t user, std::string job_id, EngineConnections::Send send,
                 std::shared_ptr<UserPlaces> places);
 
   absl::Status Expect(const v1::EngineExpect& request);
@@ -82,7 +82,7 @@ class EngineNetwork {
   const uid_t user_;
   const std::string job_id_;
   const std::shared_ptr<UserPlaces> user_places_;
-  const std::shared_ptr<EngineMember> member_;
+  const std::shared_ptr<EngineConnections> connections_;
   CountedPlaces dial_places_{kMostDials};
   CountedPlaces wire_dial_places_{kMostWireDials};
   CountedPlaces wire_bytes_{kMostWireBytes};

@@ -27,7 +27,7 @@ NodeNetwork::~NodeNetwork() {
 }
 
 std::unique_ptr<EngineNetwork> NodeNetwork::AddEngine(uid_t user, std::string job_id,
-                                                      EngineMember::Send send) {
+                                                      EngineConnections::Send send) {
   std::shared_ptr<UserPlaces> places;
   {
     const MutexLock lock(mutex_);
@@ -40,7 +40,7 @@ std::unique_ptr<EngineNetwork> NodeNetwork::AddEngine(uid_t user, std::string jo
       new EngineNetwork(this, user, std::move(job_id), std::move(send), std::move(places)));
 }
 
-ExpectationId NodeNetwork::Expect(std::shared_ptr<EngineMember> engine, std::uint64_t number,
+ExpectationId NodeNetwork::Expect(std::shared_ptr<EngineConnections> engine, std::uint64_t number,
                                   ExpectedJob job) {
   // Who is let in at once waits until it is known where he goes.
   const MutexLock lock(mutex_);

@@ -17,7 +17,7 @@
 #include "daemon/door/door.h"
 #include "daemon/door/open_wires.h"
 #include "daemon/peers/local_control_door.h"
-#include "daemon/supervisor/engine_member.h"
+#include "daemon/supervisor/engine_connections.h"
 #include "daemon/supervisor/engine_places.h"
 #include "proto/base/clock.h"
 #include "proto/base/mutex.h"
@@ -53,7 +53,8 @@ class NodeNetwork {
   // An engine with the job of that user. `send` never blocks; it is called on any thread, one call
   // at a time, and not any more when the EngineNetwork has gone. Whatever it does must not wait for
   // that to go, nor for OnRequest.
-  std::unique_ptr<EngineNetwork> AddEngine(uid_t user, std::string job_id, EngineMember::Send send)
+  std::unique_ptr<EngineNetwork> AddEngine(uid_t user, std::string job_id,
+                                           EngineConnections::Send send)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Whether nodes of jobs that are not expected are refused for good: this ringd drains.
@@ -65,13 +66,13 @@ class NodeNetwork {
   friend class EngineNetwork;
 
   struct Route {
-    std::shared_ptr<EngineMember> engine;
+    std::shared_ptr<EngineConnections> engine;
     std::uint64_t number = 0;  // the engine's for the expectation
   };
 
   // ---- EngineNetwork's
-  ExpectationId Expect(std::shared_ptr<EngineMember> engine, std::uint64_t number, ExpectedJob job)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  ExpectationId Expect(std::shared_ptr<EngineConnections> engine, std::uint64_t number,
+                       ExpectedJob job) ABSL_LOCKS_EXCLUDED(mutex_);
   void StopExpecting(ExpectationId id) ABSL_LOCKS_EXCLUDED(mutex_);
   ControlDoor::DialId NewDial() noexcept {
     return ControlDoor::DialId(next_dial_.fetch_add(1, std::memory_order_relaxed));

@@ -11,8 +11,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
 #include "daemon/config/config.h"
-#include "daemon/engine/engine_control.h"
 #include "daemon/gpu/gpu_finder.h"
+#include "daemon/rpc/node_calls.h"
 #include "daemon/supervisor/engines.h"
 #include "daemon/supervisor/lobby.h"
 #include "daemon/supervisor/node_drain.h"
@@ -35,9 +35,9 @@ struct SupervisorOptions {
 // as they came. A join that is refused here leaves its session in the lobby. What is asked of all
 // jobs is asked of all engines, and put together.
 //
-// Thread safety: as EngineControl; the other methods too.
+// Thread safety: as NodeCalls; the other methods too.
 // Ownership: borrows all four.
-class Supervisor final : public EngineControl {
+class Supervisor final : public NodeCalls {
  public:
   // `gpus` may be null: nothing is known of GPUs.
   Supervisor(SupervisorOptions options, Lobby* lobby, GpuFinder* gpus, Engines* engines,

@@ -107,7 +107,6 @@ class DoorAnswerer {
 
  private:
   void OnHello() noexcept;
-  void SendChallenge() noexcept;
   void SendVerdict(DoorVerdict verdict, const Sha256Digest& proof) noexcept;
 
   DoorChallenge challenge_;

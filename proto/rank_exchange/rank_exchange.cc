@@ -35,8 +35,7 @@ absl::StatusOr<std::unique_ptr<RankExchange>> RankExchange::Create(
   for (RankExchangeNodeSet left = expected; complete && left != 0;) {
     complete = connections[TakeLowest(left)].valid();
   }
-  if (!complete)
-    return absl::InvalidArgumentError("a connection of the exchange between ranks is missing");
+  if (!complete) return absl::InvalidArgumentError("a connection of the rank exchange is missing");
   UniqueFd epoll;
   // Who may be told by several, or by local ranks that end operations while it waits.
   if (view.is_hub() || view.is_pair() || std::popcount(neighbours) > 1) {

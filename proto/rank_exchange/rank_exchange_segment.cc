@@ -24,17 +24,16 @@ RankExchangeView InitializeRankExchangeSegment(std::byte* base,
 absl::StatusOr<RankExchangeView> ViewRankExchangeSegment(std::byte* base,
                                                          std::uint64_t mapped_bytes) {
   if (mapped_bytes < sizeof(RankExchangeHeader)) {
-    return absl::InvalidArgumentError("ringd's segment of the exchange between ranks is too short");
+    return absl::InvalidArgumentError("ringd's segment of the rank exchange is too short");
   }
   // Other members may write here: each field is read once.
   RankExchangeHeader header = *reinterpret_cast<const RankExchangeHeader*>(base);
   if (header.magic != kRankExchangeMagic) {
-    return absl::InvalidArgumentError(
-        "ringd's segment of the exchange between ranks makes no sense");
+    return absl::InvalidArgumentError("ringd's segment of the rank exchange makes no sense");
   }
   if (header.version != kRankExchangeSegmentVersion) {
     return absl::FailedPreconditionError(
-        absl::StrCat("ringd's segment of the exchange between ranks has version ", header.version,
+        absl::StrCat("ringd's segment of the rank exchange has version ", header.version,
                      ", this libringd speaks version ", kRankExchangeSegmentVersion));
   }
   const bool sensible =
@@ -47,8 +46,7 @@ absl::StatusOr<RankExchangeView> ViewRankExchangeSegment(std::byte* base,
           RankExchangeView::SegmentBytes(header.member_count, header.node_count) &&
       header.segment_bytes <= mapped_bytes;
   if (!sensible)
-    return absl::InvalidArgumentError(
-        "ringd's segment of the exchange between ranks makes no sense");
+    return absl::InvalidArgumentError("ringd's segment of the rank exchange makes no sense");
   return RankExchangeView(base, {header.member_count, header.node_count, header.node_index,
                                  static_cast<std::uint32_t>(header.limit_bytes),
                                  static_cast<std::uint32_t>(header.flat_bytes)});

@@ -34,12 +34,6 @@ class ChunkClaims {
     return state_.finished.load(std::memory_order_acquire) >= finished_;
   }
 
-  // True if Claim might find something: a look without a write.
-  bool Claimable() const noexcept {
-    const std::uint64_t word = state_.work.load(std::memory_order_relaxed);
-    return (word == 0 || Owns(word)) && Free(word) != 0;
-  }
-
   // True if a chunk is being reduced, of whichever occurrence.
   static bool InWork(const SharedTensor& state) noexcept {
     const std::uint64_t word = state.work.load(std::memory_order_relaxed);

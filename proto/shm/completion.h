@@ -8,9 +8,9 @@ namespace ringd {
 
 // Exactly one per accepted submission, in any order.
 struct CompletionRecord {
-  std::uint64_t sequence;      // of the submission
-  std::uint64_t completed_ns;  // CLOCK_MONOTONIC
-  std::int32_t status;         // an absl::StatusCode; 0 is success
+  std::uint64_t sequence;  // of the submission
+  std::uint64_t unused;    // 0
+  std::int32_t status;     // an absl::StatusCode; 0 is success
   // Which ErrorTextSlot explains a status that is not 0, and the value of its `version` then; if
   // the slot has been reused since, the text is lost and only the code remains.
   std::uint32_t error_slot;

@@ -268,9 +268,8 @@ TEST_CASE("Backend: what it can't do it says, and the communicator stays usable"
   INFO(NameOf(kind));
   BackendWorld world(kind, 2);
   float value = 1;
-  CollectiveRequest device = AllReduce({0, 0}, DataType::kFloat32, ReduceOp::kSum, &value, 1);
-  device.memory = {MemoryKind::kCuda, 0};
-  REQUIRE(world.at(0).TryPost(device));
+  const auto no_op = static_cast<ReduceOp>(99);
+  REQUIRE(world.at(0).TryPost(AllReduce({0, 0}, DataType::kFloat32, no_op, &value, 1)));
   REQUIRE(world.at(1).TryPost(Broadcast({0, 0}, 5, DataType::kFloat32, &value, 1)));
   REQUIRE(world.RunUntilCompleted(1));
   CHECK(world.Find(0, {0, 0})->outcome == CollectiveOutcome::kUnsupported);

@@ -146,7 +146,6 @@ void FakeSession::Execute(const Submission& submission) {
   }
   CompletionRecord record{};
   record.sequence = submission.sequence;
-  record.completed_ns = MonotonicNanos();
   if (outcome.ok()) {
     Compute(submission, tensor, bytes);
   } else {

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/core/lanes/wire/ring_operations.h"
+#include "client/core/lanes/wire/ringd_operations.h"
 #include "client/core/tensors/registrations.h"
 #include "client/core/tensors/staging.h"
 #include "proto/base/memfd.h"
@@ -45,8 +45,8 @@ int Run() {
   Registrations registrations;
   StagedCopies copies(view);
   Staging staging(arena, &copies);
-  RingOperations operations(view, kCapacity, 2 * kCapacity, UniqueFd(::eventfd(0, 0)), state,
-                            copies, std::chrono::microseconds(1000));
+  RingdOperations operations(view, kCapacity, 2 * kCapacity, UniqueFd(::eventfd(0, 0)), state,
+                             copies, std::chrono::microseconds(1000));
   TensorDescription description;
   description.name = "benchmark";
   description.shape = {1024};

@@ -102,7 +102,7 @@ absl::Status CheckOffer(const Membership& membership) {
   }
   if (obstacle.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("the coordinator offers an exchange between ranks, but ", obstacle));
+      absl::StrCat("the coordinator offers a rank exchange, but ", obstacle));
 }
 
 }  // namespace

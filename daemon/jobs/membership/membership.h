@@ -77,7 +77,7 @@ struct Membership {
 };
 
 // The part of `whole` that has `ranks` alone, in the order of its ring. `self` is the same node's
-// place there; -1 if it has none of the ranks. It has no exchange between ranks of its own.
+// place there; -1 if it has none of the ranks. It has no rank exchange of its own.
 //   kInvalidArgument: a rank that is none of the job's, or none at all, or one twice.
 absl::StatusOr<Membership> Subset(const Membership& whole, std::span<const int> ranks,
                                   std::uint64_t wire_id);

@@ -101,10 +101,10 @@ void RankExchangeSetup::FailForTime() {
   }
   RankExchangeNodeSet unconnected = Missing(parents_);
   const std::uint32_t parent = unconnected == 0 ? 0 : TakeLowest(unconnected);
-  FailFor(parent, absl::StrCat("at ", plan_.addresses[parent],
-                               reported_ ? " it did not open the exchange between ranks"
-                                         : " it does not answer",
-                               " within ", patience, " ms"));
+  FailFor(parent,
+          absl::StrCat("at ", plan_.addresses[parent],
+                       reported_ ? " it did not open the rank exchange" : " it does not answer",
+                       " within ", patience, " ms"));
 }
 
 absl::Status RankExchangeSetup::AddConnection(WireSockets::Event& event) {
@@ -131,9 +131,8 @@ void RankExchangeSetup::Gather() {
     }
     // It ends that connection alone: the right one may still come.
     if (absl::Status status = AddConnection(event); !status.ok()) {
-      LogWarning(
-          absl::StrCat("a connection to the exchange between ranks was closed: ", status.message()),
-          fields_);
+      LogWarning(absl::StrCat("a connection to the rank exchange was closed: ", status.message()),
+                 fields_);
     }
   }
 }
@@ -200,7 +199,7 @@ void RankExchangeSetup::AwaitOpen() {
   const absl::Status status = ReceiveSome(
       connections_[0].get(), std::as_writable_bytes(std::span(&heard.sign, 1)), heard.filled);
   if (!status.ok()) {
-    FailFor(0, absl::StrCat(status.message(), " before it opened the exchange between ranks"));
+    FailFor(0, absl::StrCat(status.message(), " before it opened the rank exchange"));
     return;
   }
   if (heard.filled < sizeof(heard.sign)) return;

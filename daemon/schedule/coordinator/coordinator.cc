@@ -63,9 +63,6 @@ void Coordinator::Impl::OnAgreed(const std::string& name, const NegotiationTable
   batch_.Add(name, result.meta, result.follows_wait);
   if (!config_.learn) return;
   if (!learner_.OnExecuted(name, result.meta, result.follows_wait, now)) return;
-  const std::uint64_t messages = counters_.messages_received + counters_.messages_sent;
-  counters_.messages_last_period = messages - messages_at_period_start_;
-  messages_at_period_start_ = messages;
   ++counters_.periods;
 }
 

@@ -69,13 +69,11 @@ struct CoordinatorStatus {
   std::uint64_t messages_received = 0;  // from all nodes
   std::uint64_t messages_sent = 0;      // each broadcast counts once per node
   std::uint64_t periods = 0;            // steps in which something was negotiated
-  std::uint64_t messages_last_period = 0;
   std::uint64_t operations_negotiated = 0;
   std::uint64_t operations_launched = 0;  // of learned buckets
   std::uint64_t tensors_failed = 0;
   std::uint64_t schedules_sent = 0;
   std::uint64_t breaks[kBreakReasonCount] = {};  // channels retired, by reason
-  std::size_t tensors_pending = 0;               // announced by some nodes only
   std::size_t tensors_scheduled = 0;
   std::vector<CoordinatorBucketStatus> buckets;
   PlanOrigin origin = PlanOrigin::kNone;

@@ -83,7 +83,6 @@ class Coordinator::Impl {
   std::uint32_t next_sequence_ = 0;
   std::vector<CoordinatorMessage> outgoing_;
   CoordinatorStatus counters_;  // without what Status() computes
-  std::uint64_t messages_at_period_start_ = 0;
 };
 
 }  // namespace ringd

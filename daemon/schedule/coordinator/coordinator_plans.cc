@@ -204,7 +204,6 @@ bool Coordinator::Impl::ReplanIfBetter(const LeastGain& least) {
 
 CoordinatorStatus Coordinator::Impl::Status() const {
   CoordinatorStatus status = counters_;
-  status.tensors_pending = negotiation_.size();
   std::vector<PlannedBucket> plan;
   for (const auto& [number, channel] : channels_.channels()) {
     CoordinatorBucketStatus bucket;

@@ -34,7 +34,6 @@ class NodeBucket {
   std::uint32_t started() const { return started_; }
   std::size_t filled() const { return filled_; }
   bool full() const { return filled_ == tensors_->size(); }
-  bool IsFilled(std::size_t position) const { return present_[position]; }
   std::vector<TensorHandle> Missing() const;
 
   bool frozen() const { return frozen_; }

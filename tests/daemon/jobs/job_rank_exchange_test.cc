@@ -307,7 +307,7 @@ TEST_CASE("Job: wants to fail if the hub is lost while a rank waits for its deci
     tick(static_cast<int>(AgreedCause::kPatience / milliseconds(100)) + 1);
     CHECK(node.job->state() == Job::State::kFailed);
     CHECK_THAT(std::string(node.job->failure().message()),
-               Contains("the connection of the exchange between ranks to node-a (ranks 0, 1): ") &&
+               Contains("the connection of the rank exchange to node-a (ranks 0, 1): ") &&
                    Contains("while 1 tensor was in flight ('loss')"));
   } else {
     CHECK_FALSE(node.Shown().rank_exchange().open());

@@ -20,17 +20,17 @@
 #include "proto/rpc/admin.grpc.pb.h"
 #include "proto/rpc/client.grpc.pb.h"
 #include "tests/daemon/rpc/health.grpc.pb.h"
-#include "tests/daemon/rpc/unavailable_engine.h"
+#include "tests/daemon/rpc/unavailable_node.h"
 
 namespace ringd {
 namespace {
 
 using std::chrono::seconds;
 
-// An engine that remembers what it was asked; all its Joins wait for each other.
-class FakeEngine final : public UnavailableEngine {
+// A ringd that remembers what it was asked; all its Joins wait for each other.
+class FakeNode final : public UnavailableNode {
  public:
-  explicit FakeEngine(int ranks = 1) : ranks_(ranks) {}
+  explicit FakeNode(int ranks = 1) : ranks_(ranks) {}
 
   std::function<void()> Join(const Caller&, absl::string_view token, const v1::JoinRequest& request,
                              Answer<v1::JoinReply> answer) override {
@@ -134,9 +134,9 @@ int ThreadCount() {
   return 0;
 }
 
-TEST_CASE("LocalServer: answers Admin calls, and hands the engine's errors on") {
-  FakeEngine engine;
-  auto server = LocalServer::Start(&engine);
+TEST_CASE("LocalServer: answers Admin calls, and hands ringd's errors on") {
+  FakeNode node;
+  auto server = LocalServer::Start(&node);
   REQUIRE(server.ok());
   const auto stub = v1::Admin::NewStub(Connect(**server));
   {
@@ -157,8 +157,8 @@ TEST_CASE("LocalServer: answers Admin calls, and hands the engine's errors on") 
 }
 
 TEST_CASE("LocalServer: a Client call without a token, or with a wrong one, is unauthenticated") {
-  FakeEngine engine;
-  auto server = LocalServer::Start(&engine);
+  FakeNode node;
+  auto server = LocalServer::Start(&node);
   REQUIRE(server.ok());
   const auto channel = Connect(**server);
   v1::JoinReply reply;
@@ -168,8 +168,8 @@ TEST_CASE("LocalServer: a Client call without a token, or with a wrong one, is u
 }
 
 TEST_CASE("LocalServer: an error text of any length arrives, cut") {
-  FakeEngine engine;
-  auto server = LocalServer::Start(&engine);
+  FakeNode node;
+  auto server = LocalServer::Start(&node);
   REQUIRE(server.ok());
   const auto stub = v1::Client::NewStub(Connect(**server));
   grpc::ClientContext context;
@@ -183,8 +183,8 @@ TEST_CASE("LocalServer: an error text of any length arrives, cut") {
 
 TEST_CASE("LocalServer: 64 ranks join at once, while Admin is still answered") {
   constexpr int kRanks = 64;
-  FakeEngine engine(kRanks + 1);
-  auto server = LocalServer::Start(&engine);
+  FakeNode node(kRanks + 1);
+  auto server = LocalServer::Start(&node);
   REQUIRE(server.ok());
   std::vector<std::thread> ranks;
   std::atomic<int> succeeded{0};
@@ -199,10 +199,10 @@ TEST_CASE("LocalServer: 64 ranks join at once, while Admin is still answered") {
   const int threads = ThreadCount();
   for (int rank = 0; rank < kRanks; ++rank) ranks.emplace_back(join, rank);
   const Clock::time_point deadline = Clock::now() + seconds(20);
-  while (engine.joined() < kRanks && Clock::now() < deadline) {
+  while (node.joined() < kRanks && Clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  CHECK(engine.joined() == kRanks);
+  CHECK(node.joined() == kRanks);
   // The callers' own, and a few of gRPC's that come and go: none waits with them in the server.
   CHECK(ThreadCount() <= threads + kRanks + kRanks / 2);
   grpc::ClientContext context;
@@ -215,22 +215,22 @@ TEST_CASE("LocalServer: 64 ranks join at once, while Admin is still answered") {
 }
 
 TEST_CASE("LocalServer: a Join whose caller has gone is told so") {
-  FakeEngine engine(2);
-  auto server = LocalServer::Start(&engine);
+  FakeNode node(2);
+  auto server = LocalServer::Start(&node);
   REQUIRE(server.ok());
   v1::JoinReply reply;
   CHECK(CallJoin(Connect(**server), "good", &reply, 0, 1).error_code() ==
         grpc::StatusCode::DEADLINE_EXCEEDED);
   const Clock::time_point deadline = Clock::now() + seconds(10);
-  while (engine.gone() == 0 && Clock::now() < deadline) {
+  while (node.gone() == 0 && Clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  CHECK(engine.gone() == 1);
+  CHECK(node.gone() == 1);
 }
 
 TEST_CASE("LocalServer: the health service says serving, and not serving while draining") {
-  FakeEngine engine;
-  auto server = LocalServer::Start(&engine);
+  FakeNode node;
+  auto server = LocalServer::Start(&node);
   REQUIRE(server.ok());
   const auto stub = grpc::health::v1::Health::NewStub(Connect(**server));
   const auto check = [&](const std::string& service) {
@@ -260,8 +260,8 @@ struct Watch {
 TEST_CASE("LocalServer: 400 open streams of one user take no thread, and hinder nobody") {
   constexpr int kConnections = 25;
   constexpr int kStreams = 16;
-  FakeEngine engine;
-  auto server = LocalServer::Start(&engine);
+  FakeNode node;
+  auto server = LocalServer::Start(&node);
   REQUIRE(server.ok());
   const auto ask_status = [&](uid_t uid) {
     grpc::ClientContext context;
@@ -295,8 +295,8 @@ TEST_CASE("LocalServer: 400 open streams of one user take no thread, and hinder 
 }
 
 TEST_CASE("LocalServer: a 17th call on one connection waits until one of 16 has ended") {
-  FakeEngine engine;
-  auto server = LocalServer::Start(&engine);
+  FakeNode node;
+  auto server = LocalServer::Start(&node);
   REQUIRE(server.ok());
   const auto stub = grpc::health::v1::Health::NewStub(Connect(**server));
   std::vector<Watch> watches(17);
@@ -317,9 +317,9 @@ TEST_CASE("LocalServer: a 17th call on one connection waits until one of 16 has 
   next.context->TryCancel();
 }
 
-TEST_CASE("LocalServer: the engine hears whose connection a call came by") {
-  FakeEngine engine;
-  auto server = LocalServer::Start(&engine);
+TEST_CASE("LocalServer: ringd hears whose connection a call came by") {
+  FakeNode node;
+  auto server = LocalServer::Start(&node);
   REQUIRE(server.ok());
   for (const uid_t uid : {kAlice, kBob, uid_t{0}, kAlice}) {
     grpc::ClientContext context;
@@ -331,8 +331,8 @@ TEST_CASE("LocalServer: the engine hears whose connection a call came by") {
 }
 
 TEST_CASE("LocalServer: many users come and go; those that are connected stay connected") {
-  FakeEngine engine;
-  auto server = LocalServer::Start(&engine);
+  FakeNode node;
+  auto server = LocalServer::Start(&node);
   REQUIRE(server.ok());
   std::shared_ptr<const void> kept;
   const auto first = v1::Admin::NewStub(Connect(**server, kAlice, &kept));

@@ -14,7 +14,7 @@
 #include "proto/base/unix_socket.h"
 #include "tests/daemon/attach/listener_fixture.h"
 #include "tests/daemon/rpc/health.grpc.pb.h"
-#include "tests/daemon/rpc/unavailable_engine.h"
+#include "tests/daemon/rpc/unavailable_node.h"
 
 namespace ringd {
 namespace {
@@ -28,8 +28,8 @@ grpc::Status CheckHealth(const std::string& path, grpc::health::v1::HealthCheckR
 }
 
 TEST_CASE("ringd's socket: a health probe reaches the local server through the listener") {
-  UnavailableEngine engine;
-  auto server = LocalServer::Start(&engine);
+  UnavailableNode node;
+  auto server = LocalServer::Start(&node);
   REQUIRE(server.ok());
   ListenerFixture fixture;
   AttachCallbacks callbacks = fixture.Callbacks();
@@ -46,8 +46,8 @@ TEST_CASE("ringd's socket: a health probe reaches the local server through the l
 }
 
 TEST_CASE("ringd's socket: a gRPC client of a user who is not admitted learns why, at once") {
-  UnavailableEngine engine;
-  auto server = LocalServer::Start(&engine);
+  UnavailableNode node;
+  auto server = LocalServer::Start(&node);
   REQUIRE(server.ok());
   const ListenerFixture fixture;
   const auto listener = ListenUnix(fixture.config.socket, 0600);

@@ -17,7 +17,7 @@
 #include "proto/base/unix_socket.h"
 #include "proto/rpc/admin.grpc.pb.h"
 #include "proto/rpc/client.grpc.pb.h"
-#include "tests/daemon/rpc/unavailable_engine.h"
+#include "tests/daemon/rpc/unavailable_node.h"
 
 namespace ringd {
 namespace {
@@ -25,7 +25,7 @@ namespace {
 using std::chrono::seconds;
 
 // Keeps the calls that make communicators, and answers none of them.
-class SilentEngine final : public UnavailableEngine {
+class SilentNode final : public UnavailableNode {
  public:
   void CreateCommunicator(const Caller&, absl::string_view, const v1::CreateCommunicatorRequest&,
                           Answer<v1::CreateCommunicatorReply> answer) override {
@@ -120,13 +120,13 @@ grpc::Status Status(const std::shared_ptr<grpc::Channel>& channel) {
 
 TEST_CASE(
     "LocalServer: calls of one user beyond his bound are refused, pings too, and no other's") {
-  SilentEngine engine;
-  auto server = LocalServer::Start(&engine, {.calls = 3});
+  SilentNode node;
+  auto server = LocalServer::Start(&node, {.calls = 3});
   REQUIRE(server.ok());
   const auto channel = Connect(**server, {1001});
   std::vector<std::unique_ptr<SilentCall>> calls;
   for (int i = 0; i < 3; ++i) calls.push_back(std::make_unique<SilentCall>(channel));
-  REQUIRE(engine.AwaitCalls(3));
+  REQUIRE(node.AwaitCalls(3));
   // An operator has another server than others have, and the same user's calls count together.
   for (const auto& other : {channel, Connect(**server, {1001}), Connect(**server, {1001, true})}) {
     const grpc::Status refused = Ping(other);
@@ -135,10 +135,10 @@ TEST_CASE(
           "3 calls of this user wait for an answer, as many as one user may have");
   }
   CHECK(Ping(Connect(**server, {1002})).ok());
-  // One that was given up counts until the engine has done with it.
+  // One that was given up counts until ringd has done with it.
   CHECK(calls[0]->GiveUp().error_code() == grpc::StatusCode::CANCELLED);
   CHECK(Ping(channel).error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
-  engine.AnswerAll();
+  node.AnswerAll();
   for (std::size_t i = 1; i < calls.size(); ++i) CHECK(calls[i]->Await().ok());
   // gRPC is done with them a moment later.
   bool served = false;
@@ -148,8 +148,8 @@ TEST_CASE(
 }
 
 TEST_CASE("LocalServer: requests count as what they are in memory, also fields that nobody knows") {
-  SilentEngine engine;
-  auto server = LocalServer::Start(&engine, {.request_bytes = 1 << 20});
+  SilentNode node;
+  auto server = LocalServer::Start(&node, {.request_bytes = 1 << 20});
   REQUIRE(server.ok());
   const auto channel = Connect(**server, {1001});
   v1::CreateCommunicatorRequest request;
@@ -159,31 +159,31 @@ TEST_CASE("LocalServer: requests count as what they are in memory, also fields t
   REQUIRE(request.ParseFromString(unknown));
   REQUIRE(unknown.size() < 100'000);
   SilentCall first(channel, request);
-  REQUIRE(engine.AwaitCalls(1));
+  REQUIRE(node.AwaitCalls(1));
   SilentCall second(channel, request);
   const grpc::Status refused = second.Await();
   CHECK(refused.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
   CHECK_THAT(refused.error_message(), Catch::Matchers::Contains("take more than 1 MiB"));
-  engine.AnswerAll();
+  node.AnswerAll();
   CHECK(first.Await().ok());
 }
 
 TEST_CASE("LocalServer: a reply that is longer than the bound comes if it is the only one") {
-  SilentEngine engine;
-  auto server = LocalServer::Start(&engine, {.reply_bytes = 500});
+  SilentNode node;
+  auto server = LocalServer::Start(&node, {.reply_bytes = 500});
   REQUIRE(server.ok());
   const auto channel = Connect(**server, {1001});
   CHECK(Status(channel).ok());
 }
 
-TEST_CASE("LocalServer: a call that no engine answers keeps nobody from connecting") {
-  SilentEngine engine;
-  auto server = LocalServer::Start(&engine);
+TEST_CASE("LocalServer: a call that ringd does not answer keeps nobody from connecting") {
+  SilentNode node;
+  auto server = LocalServer::Start(&node);
   REQUIRE(server.ok());
   {
     std::shared_ptr<const void> served;
     SilentCall call(Connect(**server, {1001}, &served));
-    REQUIRE(engine.AwaitCalls(1));
+    REQUIRE(node.AwaitCalls(1));
     CHECK(call.GiveUp().error_code() == grpc::StatusCode::CANCELLED);
   }
   // Servers of users without connections are dropped.
@@ -196,7 +196,7 @@ TEST_CASE("LocalServer: a call that no engine answers keeps nobody from connecti
   });
   const bool in_time = others.wait_for(seconds(60)) == std::future_status::ready;
   CHECK(in_time);
-  engine.AnswerAll();  // lets one that waits go on
+  node.AnswerAll();  // lets one that waits go on
   CHECK(others.get());
 }
 

@@ -9,9 +9,9 @@ namespace ringd::client {
 
 void RankExchangeMemory::AddSegment(const RankExchangeNotice& notice, const UniqueFd& fd) {
   MutexLock lock(mutex_);
-  Note(fd.valid() ? MapSegment(notice, fd)
-                  : absl::InternalError(
-                        "ringd sent no descriptor with the memory of the exchange between ranks"));
+  Note(fd.valid()
+           ? MapSegment(notice, fd)
+           : absl::InternalError("ringd sent no descriptor with the memory of the rank exchange"));
 }
 
 void RankExchangeMemory::AddConnection(const RankExchangeConnectionNotice& notice, UniqueFd fd) {
@@ -20,13 +20,13 @@ void RankExchangeMemory::AddConnection(const RankExchangeConnectionNotice& notic
     Note(KeepConnection(notice, std::move(fd)));
   } else {
     Note(absl::InternalError(absl::StrCat("ringd sent no descriptor with node ", notice.node,
-                                          "'s connection of the exchange between ranks")));
+                                          "'s connection of the rank exchange")));
   }
 }
 
 absl::Status RankExchangeMemory::MapSegment(const RankExchangeNotice& notice, const UniqueFd& fd) {
   if (segment_.data() != nullptr) {
-    return absl::InternalError("ringd sent a second segment of the exchange between ranks");
+    return absl::InternalError("ringd sent a second segment of the rank exchange");
   }
   absl::StatusOr<MemoryMapping> mapping = MemoryMapping::MapSealed(fd.get(), notice.segment_bytes);
   if (!mapping.ok()) return mapping.status();
@@ -35,7 +35,7 @@ absl::Status RankExchangeMemory::MapSegment(const RankExchangeNotice& notice, co
   if (!view.ok()) return view.status();
   if (notice.member >= view->member_count()) {
     return absl::InternalError(absl::StrCat("ringd calls this rank member ", notice.member,
-                                            " of a segment of the exchange between ranks for ",
+                                            " of a segment of the rank exchange for ",
                                             view->member_count()));
   }
   segment_ = *std::move(mapping);
@@ -48,9 +48,8 @@ absl::Status RankExchangeMemory::MapSegment(const RankExchangeNotice& notice, co
 absl::Status RankExchangeMemory::KeepConnection(const RankExchangeConnectionNotice& notice,
                                                 UniqueFd fd) {
   if (!Expects(notice.node) || connections_[notice.node].valid()) {
-    return absl::InternalError(
-        absl::StrCat("ringd sent a connection of the exchange between ranks to node ", notice.node,
-                     ", which is not expected"));
+    return absl::InternalError(absl::StrCat("ringd sent a connection of the rank exchange to node ",
+                                            notice.node, ", which is not expected"));
   }
   connections_[notice.node] = std::move(fd);
   return absl::OkStatus();
@@ -86,16 +85,15 @@ absl::StatusOr<std::unique_ptr<RankExchange>> RankExchangeMemory::MakeExchange(
   while (problem_.ok() && !HasAll()) {
     if (!changed_.WaitUntil(mutex_, deadline) && problem_.ok() && !HasAll()) {
       return absl::DeadlineExceededError(
-          "ringd has not sent the memory and the connections of the exchange between ranks");
+          "ringd has not sent the memory and the connections of the rank exchange");
     }
   }
   if (!problem_.ok()) return problem_;
   const auto kept = static_cast<std::uint32_t>(std::count_if(
       connections_.begin(), connections_.end(), [](const UniqueFd& fd) { return fd.valid(); }));
   if (kept != announced) {
-    return absl::InternalError(
-        absl::StrCat("ringd announced ", announced,
-                     " connections of the exchange between ranks where there are ", kept));
+    return absl::InternalError(absl::StrCat(
+        "ringd announced ", announced, " connections of the rank exchange where there are ", kept));
   }
   return RankExchange::Create(view_, member_, std::move(connections_));
 }

@@ -3,14 +3,14 @@
 #define RINGD_CLIENT_CORE_LANES_WIRE_WIRE_LANE_H_
 
 #include "client/core/lanes/lane.h"
-#include "client/core/lanes/wire/ring_operations.h"
+#include "client/core/lanes/wire/ringd_operations.h"
 
 namespace ringd::client {
 
 // All tensors go by way of the arena; ringd works on large ones while they are copied.
 class WireLane final : public Lane {
  public:
-  WireLane(RingOperations& operations, Staging& staging, const SessionState& state)
+  WireLane(RingdOperations& operations, Staging& staging, const SessionState& state)
       : Lane(operations, staging, state), operations_(operations) {}
 
  private:
@@ -25,7 +25,7 @@ class WireLane final : public Lane {
     return result;
   }
 
-  RingOperations& operations_;
+  RingdOperations& operations_;
 };
 
 }  // namespace ringd::client

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "client/core/attach/session_state.h"
-#include "client/core/lanes/wire/ring_operations.h"
+#include "client/core/lanes/wire/ringd_operations.h"
 #include "client/core/tensors/arena.h"
 #include "client/core/tensors/registrations.h"
 #include "client/core/tensors/staging.h"
@@ -105,7 +105,7 @@ struct Fixture {
   Registrations registrations;
   StagedCopies copies;
   Staging staging;
-  RingOperations operations;
+  RingdOperations operations;
   Registration* registration = nullptr;
   bool in_pieces = true;
 };

@@ -92,7 +92,7 @@ TEST_CASE("RankExchangeSetup: a hub that never answers, and one that is not ther
         {kWireId, NodeIndex(0), kKey, nodes.PlanOf(0).addresses, nodes.PlanOf(0).node_names});
     nodes.Begin(1, began);
     nodes.Settle(began);
-    what = "it did not open the exchange between ranks within 1500 ms";
+    what = "it did not open the rank exchange within 1500 ms";
   }
   SECTION("nobody listens") {
     RankExchangePlan plan = nodes.PlanOf(1);

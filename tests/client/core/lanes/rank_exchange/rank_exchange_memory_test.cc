@@ -154,7 +154,7 @@ TEST_CASE("RankExchangeMemory: memory that makes no sense is refused") {
   SECTION("twice") {
     memory.AddSegment({node.segment_bytes, 0, 0}, node.segment);
     CHECK_THAT(std::string(failure({node.segment_bytes, 0, 0}, node.segment).message()),
-               Contains("a second segment of the exchange between ranks"));
+               Contains("a second segment of the rank exchange"));
   }
 }
 

@@ -1,6 +1,6 @@
 // What the door's thread shares with an engine's EngineNetwork, which may have gone already.
-#ifndef RINGD_DAEMON_SUPERVISOR_ENGINE_MEMBER_H_
-#define RINGD_DAEMON_SUPERVISOR_ENGINE_MEMBER_H_
+#ifndef RINGD_DAEMON_SUPERVISOR_ENGINE_CONNECTIONS_H_
+#define RINGD_DAEMON_SUPERVISOR_ENGINE_CONNECTIONS_H_
 
 #include <atomic>
 #include <cstddef>
@@ -26,7 +26,7 @@ namespace ringd {
 // Thread safety: any thread.
 // Ownership: shared. A socket that can't be sent any more is closed. Borrows `isolated`, which
 //   makes all calls on sockets that the engine has, too: it could hold them up.
-class EngineMember {
+class EngineConnections {
  public:
   // The place is to be held until the engine has been sent what comes with it; null: it has none.
   using Send =
@@ -34,11 +34,11 @@ class EngineMember {
   using DialId = ControlDoor::DialId;
 
   // `places`: of its user.
-  EngineMember(Send send, std::shared_ptr<UserPlaces> places, IsolatedExecutor* isolated)
+  EngineConnections(Send send, std::shared_ptr<UserPlaces> places, IsolatedExecutor* isolated)
       : places_(std::move(places)), isolated_(isolated), send_(std::move(send)) {}
-  ~EngineMember();
-  EngineMember(const EngineMember&) = delete;
-  EngineMember& operator=(const EngineMember&) = delete;
+  ~EngineConnections();
+  EngineConnections(const EngineConnections&) = delete;
+  EngineConnections& operator=(const EngineConnections&) = delete;
 
   // One after the other. `socket`: may be none. `place`: its own.
   void Tell(v1::EngineNetworkEvent event, UniqueFd socket, CountedPlaces::Place place = nullptr)
@@ -142,4 +142,4 @@ class EngineMember {
 
 }  // namespace ringd
 
-#endif  // RINGD_DAEMON_SUPERVISOR_ENGINE_MEMBER_H_
+#endif  // RINGD_DAEMON_SUPERVISOR_ENGINE_CONNECTIONS_H_

@@ -1,6 +1,6 @@
 // Operations in a ring, without gRPC or sockets: the test is the engine.
-#ifndef RINGD_TESTS_CLIENT_CORE_LANES_WIRE_RING_FIXTURE_H_
-#define RINGD_TESTS_CLIENT_CORE_LANES_WIRE_RING_FIXTURE_H_
+#ifndef RINGD_TESTS_CLIENT_CORE_LANES_WIRE_RINGD_FIXTURE_H_
+#define RINGD_TESTS_CLIENT_CORE_LANES_WIRE_RINGD_FIXTURE_H_
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "client/core/lanes/wire/ring_operations.h"
+#include "client/core/lanes/wire/ringd_operations.h"
 #include "proto/base/memfd.h"
 #include "proto/base/memory_mapping.h"
 
@@ -71,9 +71,9 @@ struct Fixture {
   Segment segment;
   SessionState state;
   StagedCopies copies;
-  RingOperations operations;
+  RingdOperations operations;
 };
 
 }  // namespace ringd::client
 
-#endif  // RINGD_TESTS_CLIENT_CORE_LANES_WIRE_RING_FIXTURE_H_
+#endif  // RINGD_TESTS_CLIENT_CORE_LANES_WIRE_RINGD_FIXTURE_H_

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "client/core/lanes/wire/ring_operations.h"
-#include "tests/client/core/lanes/wire/ring_fixture.h"
+#include "client/core/lanes/wire/ringd_operations.h"
+#include "tests/client/core/lanes/wire/ringd_fixture.h"
 
 namespace ringd::client {
 namespace {

@@ -1,4 +1,4 @@
-#include "client/core/lanes/wire/ring_operations.h"
+#include "client/core/lanes/wire/ringd_operations.h"
 
 #include <unistd.h>
 
@@ -27,10 +27,11 @@ bool ComesInPieces(const OperationEnd& end) noexcept {
 
 }  // namespace
 
-RingOperations::RingOperations(const SessionSegmentView& segment, std::uint32_t submission_capacity,
-                               std::uint32_t completion_capacity, UniqueFd engine_wakeup,
-                               SessionState& state, StagedCopies& copies,
-                               std::chrono::nanoseconds spin_budget)
+RingdOperations::RingdOperations(const SessionSegmentView& segment,
+                                 std::uint32_t submission_capacity,
+                                 std::uint32_t completion_capacity, UniqueFd engine_wakeup,
+                                 SessionState& state, StagedCopies& copies,
+                                 std::chrono::nanoseconds spin_budget)
     : segment_(segment),
       capacity_(submission_capacity),
       engine_wakeup_(std::move(engine_wakeup)),
@@ -41,7 +42,7 @@ RingOperations::RingOperations(const SessionSegmentView& segment, std::uint32_t 
       submissions_(segment.submission_cursors, segment.submissions, submission_capacity),
       completions_(segment.completion_cursors, segment.completions, completion_capacity) {}
 
-SubmitResult RingOperations::TrySubmit(Submission& record, const OperationEnd& end) {
+SubmitResult RingdOperations::TrySubmit(Submission& record, const OperationEnd& end) {
   if (!state_.alive()) return SubmitResult::kEnded;
   record.submitted_ns = MonotonicNanos();
   {
@@ -83,7 +84,7 @@ SubmitResult RingOperations::TrySubmit(Submission& record, const OperationEnd& e
   return SubmitResult::kOk;
 }
 
-void RingOperations::CopySource(const OperationEnd& end) {
+void RingdOperations::CopySource(const OperationEnd& end) {
   copies_.CopyIn(end, [this] {
     RingEngine();
     // Where there are more who want to run than processors, what sends the piece goes first.
@@ -91,7 +92,7 @@ void RingOperations::CopySource(const OperationEnd& end) {
   });
 }
 
-void RingOperations::RingEngine() noexcept {
+void RingdOperations::RingEngine() noexcept {
   // Pairs with the engine's fence: our record before, the look at engine_sleeps after.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (segment_.header->engine_sleeps.load(std::memory_order_relaxed) == 0) return;
@@ -104,19 +105,19 @@ void RingOperations::RingEngine() noexcept {
   [[maybe_unused]] const ssize_t written = ::write(engine_wakeup_.get(), &one, sizeof(one));
 }
 
-bool RingOperations::HasUndrained() const noexcept {
+bool RingdOperations::HasUndrained() const noexcept {
   // Acquire pairs with ringd's release when it publishes completions.
   return segment_.completion_cursors->produced.load(std::memory_order_acquire) !=
          drained_.load(std::memory_order_acquire);
 }
 
-void RingOperations::DrainIfAny() {
+void RingdOperations::DrainIfAny() {
   if (!HasUndrained()) return;
   MutexLock lock(mutex_);
   Drain();
 }
 
-void RingOperations::Drain() {
+void RingdOperations::Drain() {
   CompletionRecord record;
   std::uint64_t drained = drained_.load(std::memory_order_relaxed);
   for (;;) {
@@ -131,7 +132,7 @@ void RingOperations::Drain() {
   }
 }
 
-void RingOperations::Accept(const CompletionRecord& record) {
+void RingdOperations::Accept(const CompletionRecord& record) {
   Operation* const operation = record.sequence < next_sequence_.load(std::memory_order_relaxed)
                                    ? table_.Find(record.sequence)
                                    : nullptr;
@@ -159,7 +160,7 @@ void RingOperations::Accept(const CompletionRecord& record) {
   table_.SetWord(*operation, Word(record.sequence, kDone));
 }
 
-std::shared_ptr<const std::string> RingOperations::TextOf(const CompletionRecord& record) {
+std::shared_ptr<const std::string> RingdOperations::TextOf(const CompletionRecord& record) {
   if (record.error_slot >= kErrorTextSlots) return nullptr;
   if (cached_error_ != nullptr && cached_error_slot_ == record.error_slot &&
       cached_error_version_ == record.error_version) {
@@ -174,7 +175,7 @@ std::shared_ptr<const std::string> RingOperations::TextOf(const CompletionRecord
   return cached_error_;
 }
 
-WaitResult RingOperations::Look(std::uint64_t sequence) {
+WaitResult RingdOperations::Look(std::uint64_t sequence) {
   const WaitResult result = ResultOf(places_.WordAt(sequence, std::memory_order_acquire), sequence);
   if (result != WaitResult::kUnknown) return result;
   if (sequence >= next_sequence_.load(std::memory_order_acquire)) return WaitResult::kUnknown;
@@ -186,10 +187,10 @@ WaitResult RingOperations::Look(std::uint64_t sequence) {
 
 // Waits until `condition` says anything but kTimeout, which is "not yet".
 template <typename Condition>
-class RingOperations::Waiter {
+class RingdOperations::Waiter {
  public:
   // `trace`: where a wait for operation `sequence` is noted if it lasts; null: nowhere.
-  Waiter(RingOperations& operations, Condition condition, TraceSink* trace, std::uint64_t sequence)
+  Waiter(RingdOperations& operations, Condition condition, TraceSink* trace, std::uint64_t sequence)
       : operations_(operations), condition_(condition), trace_(trace), sequence_(sequence) {}
 
   WaitResult result() const noexcept { return result_; }
@@ -223,7 +224,7 @@ class RingOperations::Waiter {
     return result_ != WaitResult::kTimeout;
   }
 
-  RingOperations& operations_;
+  RingdOperations& operations_;
   const Condition condition_;
   TraceSink* const trace_;
   const std::uint64_t sequence_;
@@ -231,28 +232,28 @@ class RingOperations::Waiter {
 };
 
 template <typename Condition>
-WaitResult RingOperations::WaitFor(SpinPolicy& spin, Condition condition,
-                                   Clock::time_point deadline, TraceSink* trace,
-                                   std::uint64_t sequence) {
+WaitResult RingdOperations::WaitFor(SpinPolicy& spin, Condition condition,
+                                    Clock::time_point deadline, TraceSink* trace,
+                                    std::uint64_t sequence) {
   Waiter<Condition> waiter(*this, condition, trace, sequence);
   WaitLoop loop(spin, waiters_, {.looks_per_clock = kLooksPerClock});
   return loop.Run(waiter, deadline) ? waiter.result() : WaitResult::kTimeout;
 }
 
-bool RingOperations::WaitForRoom(const OperationEnd& /*end*/, Clock::time_point deadline) {
+bool RingdOperations::WaitForRoom(const OperationEnd& /*end*/, Clock::time_point deadline) {
   const auto condition = [this] {
     return in_flight() < capacity_ ? WaitResult::kDone : WaitResult::kTimeout;
   };
   return WaitFor(spin_, condition, deadline) != WaitResult::kEnded;
 }
 
-WaitResult RingOperations::WaitUnnoted(std::uint64_t sequence, Clock::time_point deadline) {
+WaitResult RingdOperations::WaitUnnoted(std::uint64_t sequence, Clock::time_point deadline) {
   SpinPolicy none;
   return WaitFor(
       none, [this, sequence] { return Look(sequence); }, deadline);
 }
 
-WaitResult RingOperations::Wait(std::uint64_t sequence, Clock::time_point deadline) {
+WaitResult RingdOperations::Wait(std::uint64_t sequence, Clock::time_point deadline) {
   std::optional<OperationEnd> end = BeginFetch(sequence);
   if (!end.has_value()) {
     return WaitFor(
@@ -267,7 +268,7 @@ WaitResult RingOperations::Wait(std::uint64_t sequence, Clock::time_point deadli
   return result;
 }
 
-std::optional<OperationEnd> RingOperations::BeginFetch(std::uint64_t sequence) {
+std::optional<OperationEnd> RingdOperations::BeginFetch(std::uint64_t sequence) {
   if (in_pieces_.load(std::memory_order_relaxed) == 0) return std::nullopt;
   MutexLock lock(mutex_);
   Operation* const operation = table_.Find(sequence);
@@ -277,7 +278,7 @@ std::optional<OperationEnd> RingOperations::BeginFetch(std::uint64_t sequence) {
   return operation->end;
 }
 
-void RingOperations::EndFetch(std::uint64_t sequence, const OperationEnd& end) {
+void RingdOperations::EndFetch(std::uint64_t sequence, const OperationEnd& end) {
   MutexLock lock(mutex_);
   // It is there: nobody consumes what is being fetched.
   Operation* const operation = table_.Find(sequence);
@@ -285,7 +286,7 @@ void RingOperations::EndFetch(std::uint64_t sequence, const OperationEnd& end) {
   operation->fetching = false;
 }
 
-WaitResult RingOperations::Test(std::uint64_t sequence) {
+WaitResult RingdOperations::Test(std::uint64_t sequence) {
   DrainIfAny();
   const WaitResult result = Look(sequence);
   if (result == WaitResult::kTimeout && state_.GivenUp()) return WaitResult::kEnded;
@@ -294,7 +295,8 @@ WaitResult RingOperations::Test(std::uint64_t sequence) {
   return result;
 }
 
-bool RingOperations::Consume(std::uint64_t sequence, OperationOutcome& outcome, OperationEnd& end) {
+bool RingdOperations::Consume(std::uint64_t sequence, OperationOutcome& outcome,
+                              OperationEnd& end) {
   for (GivingWay wait;; wait.Pause()) {
     MutexLock lock(mutex_);
     Operation* const operation = table_.Find(sequence);
@@ -316,8 +318,8 @@ bool RingOperations::Consume(std::uint64_t sequence, OperationOutcome& outcome, 
   }
 }
 
-std::size_t RingOperations::ConsumeSucceeded(std::span<const std::uint64_t> sequences,
-                                             std::vector<OperationEnd>& ends) {
+std::size_t RingdOperations::ConsumeSucceeded(std::span<const std::uint64_t> sequences,
+                                              std::vector<OperationEnd>& ends) {
   MutexLock lock(mutex_);
   Drain();
   const auto may_take = [](const Operation& operation) { return !operation.fetching; };
@@ -327,12 +329,12 @@ std::size_t RingOperations::ConsumeSucceeded(std::span<const std::uint64_t> sequ
   return count;
 }
 
-const Registration* RingOperations::FindUsed(
+const Registration* RingdOperations::FindUsed(
     const std::unordered_set<const Registration*>& registrations) {
   MutexLock lock(mutex_);
   return table_.FindUsed(registrations);
 }
 
-void RingOperations::WakeAll() noexcept { segment_.header->completions.Ring(); }
+void RingdOperations::WakeAll() noexcept { segment_.header->completions.Ring(); }
 
 }  // namespace ringd::client

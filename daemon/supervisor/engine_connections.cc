@@ -1,4 +1,4 @@
-#include "daemon/supervisor/engine_member.h"
+#include "daemon/supervisor/engine_connections.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -21,19 +21,19 @@ bool HasEnded(int socket) noexcept {
 
 }  // namespace
 
-EngineMember::~EngineMember() {
+EngineConnections::~EngineConnections() {
   const MutexLock lock(mutex_);
   Discard(std::move(controls_));
 }
 
-void EngineMember::Discard(std::vector<Control> controls) const {
+void EngineConnections::Discard(std::vector<Control> controls) const {
   if (controls.empty()) return;
   // Whatever closing them takes.
   for (Control& control : controls) control.place.reset();
   isolated_->Discard(std::move(controls));
 }
 
-void EngineMember::KeepControl(const UniqueFd& socket) {
+void EngineConnections::KeepControl(const UniqueFd& socket) {
   UniqueFd kept(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
   if (!kept.valid()) return;  // then its other end hears of a lost connection
   std::vector<Control> over;
@@ -57,7 +57,7 @@ void EngineMember::KeepControl(const UniqueFd& socket) {
   Discard(std::move(over));
 }
 
-void EngineMember::SayLast(const absl::Status& why) {
+void EngineConnections::SayLast(const absl::Status& why) {
   std::vector<Control> controls;
   {
     const MutexLock lock(mutex_);

@@ -1,4 +1,4 @@
-#include "daemon/supervisor/engine_member.h"
+#include "daemon/supervisor/engine_connections.h"
 
 #include <poll.h>
 #include <sys/resource.h>
@@ -19,8 +19,8 @@ namespace {
 
 // An engine's member, and what closes its sockets.
 struct Members {
-  std::unique_ptr<EngineMember> Of(const std::shared_ptr<UserPlaces>& user) {
-    return std::make_unique<EngineMember>(
+  std::unique_ptr<EngineConnections> Of(const std::shared_ptr<UserPlaces>& user) {
+    return std::make_unique<EngineConnections>(
         [](const v1::EngineNetworkEvent&, const auto&, const auto&) {}, user, &isolated);
   }
   // Waits until what was discarded has been closed.
@@ -39,7 +39,7 @@ bool Hears(const UniqueFd& far) {
   return ::poll(&entry, 1, 30'000) == 1 && ::recv(far.get(), &byte, 1, MSG_DONTWAIT) == 1;
 }
 
-TEST_CASE("EngineMember: all engines of a user keep so many control connections together") {
+TEST_CASE("EngineConnections: all engines of a user keep so many control connections together") {
   rlimit limit{};
   REQUIRE(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
   limit.rlim_cur = limit.rlim_max;
@@ -50,7 +50,7 @@ TEST_CASE("EngineMember: all engines of a user keep so many control connections 
   const auto ends = UnixSocketPair();
   REQUIRE(ends.ok());
   const std::size_t before = all.Descriptors();
-  std::vector<std::unique_ptr<EngineMember>> members;
+  std::vector<std::unique_ptr<EngineConnections>> members;
   for (int i = 0; i < 4; ++i) {
     members.push_back(all.Of(user));
     for (int connection = 0; connection < 400; ++connection) {
@@ -69,7 +69,7 @@ TEST_CASE("EngineMember: all engines of a user keep so many control connections 
   CHECK(all.Descriptors() == left + 1);
 }
 
-TEST_CASE("EngineMember: connections whose other end has gone are kept no longer") {
+TEST_CASE("EngineConnections: connections whose other end has gone are kept no longer") {
   Members all;
   const auto member = all.Of(std::make_shared<UserPlaces>());
   auto gone = testing::TcpPair();
@@ -86,7 +86,7 @@ TEST_CASE("EngineMember: connections whose other end has gone are kept no longer
   CHECK(Hears(there[1]));
 }
 
-TEST_CASE("EngineMember: of a user's engines the one that has too many loses its oldest") {
+TEST_CASE("EngineConnections: of a user's engines the one that has too many loses its oldest") {
   Members all;
   const auto user = std::make_shared<UserPlaces>();
   std::vector<CountedPlaces::Place> taken;
@@ -103,7 +103,7 @@ TEST_CASE("EngineMember: of a user's engines the one that has too many loses its
   CHECK(::recv(first->second.get(), &byte, 1, MSG_DONTWAIT) < 0);
 }
 
-TEST_CASE("EngineMember: a user who holds up as many obituaries as he may hears no more") {
+TEST_CASE("EngineConnections: a user who holds up as many obituaries as he may hears no more") {
   Members all;
   const auto user = std::make_shared<UserPlaces>();
   std::vector<CountedPlaces::Place> said;
@@ -118,7 +118,7 @@ TEST_CASE("EngineMember: a user who holds up as many obituaries as he may hears 
   CHECK(::recv(pair->second.get(), &byte, 1, MSG_DONTWAIT) < 0);
 }
 
-TEST_CASE("EngineMember: what a user holds up counts also when all his engines have gone") {
+TEST_CASE("EngineConnections: what a user holds up counts also when all his engines have gone") {
   Members all;
   auto user = std::make_shared<UserPlaces>();
   const std::weak_ptr<UserPlaces> kept = user;
@@ -134,7 +134,7 @@ TEST_CASE("EngineMember: what a user holds up counts also when all his engines h
   CHECK_FALSE(kept.expired());
 }
 
-TEST_CASE("EngineMember: a control connection whose close waits keeps nobody") {
+TEST_CASE("EngineConnections: a control connection whose close waits keeps nobody") {
   Members all;
   const auto member = all.Of(std::make_shared<UserPlaces>());
   auto lingering = testing::TcpPair();

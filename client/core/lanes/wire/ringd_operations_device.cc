@@ -3,12 +3,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "client/core/lanes/wire/ring_operations.h"
+#include "client/core/lanes/wire/ringd_operations.h"
 #include "client/core/tensors/registrations.h"
 
 namespace ringd::client {
 
-std::uint32_t RingOperations::TimelinePairOf(std::uint64_t sequence) {
+std::uint32_t RingdOperations::TimelinePairOf(std::uint64_t sequence) {
   MutexLock lock(mutex_);
   Drain();
   const Operation* const operation = table_.Find(sequence);
@@ -17,13 +17,13 @@ std::uint32_t RingOperations::TimelinePairOf(std::uint64_t sequence) {
   return in_flight ? operation->end.timeline_pair : kNoTimelinePair;
 }
 
-DeviceBlock* RingOperations::DeviceBlockOf(std::uint64_t sequence) {
+DeviceBlock* RingdOperations::DeviceBlockOf(std::uint64_t sequence) {
   MutexLock lock(mutex_);
   const Operation* const operation = table_.Find(sequence);
   return operation == nullptr ? nullptr : operation->end.device_block;
 }
 
-std::vector<std::uint32_t> RingOperations::TimelinePairsOfUnfulfilled() {
+std::vector<std::uint32_t> RingdOperations::TimelinePairsOfUnfulfilled() {
   MutexLock lock(mutex_);
   Drain();
   std::vector<std::uint32_t> pairs(released_pairs_.begin(), released_pairs_.end());
@@ -34,8 +34,8 @@ std::vector<std::uint32_t> RingOperations::TimelinePairsOfUnfulfilled() {
   return pairs;
 }
 
-absl::StatusOr<StagedCopies::InPieces> RingOperations::SubmitInPieces(Registration& tensor,
-                                                                      std::uint64_t offset) {
+absl::StatusOr<StagedCopies::InPieces> RingdOperations::SubmitInPieces(Registration& tensor,
+                                                                       std::uint64_t offset) {
   OperationEnd end;
   end.registration = &tensor;
   end.progress = copies_.TakeRecord();
@@ -54,12 +54,12 @@ absl::StatusOr<StagedCopies::InPieces> RingOperations::SubmitInPieces(Registrati
   return state_.status();
 }
 
-void RingOperations::TellPiece(std::uint32_t progress, std::uint32_t piece) {
+void RingdOperations::TellPiece(std::uint32_t progress, std::uint32_t piece) {
   copies_.TellPiece(progress, piece);
   RingEngine();
 }
 
-bool RingOperations::IsReleased(std::uint32_t timeline_pair) {
+bool RingdOperations::IsReleased(std::uint32_t timeline_pair) {
   MutexLock lock(mutex_);
   return released_pairs_.contains(timeline_pair);
 }

@@ -1,6 +1,6 @@
 // Operations without gRPC or sockets: the rings, with a thread of the test as the engine. Runs
 // under ThreadSanitizer too.
-#include "client/core/lanes/wire/ring_operations.h"
+#include "client/core/lanes/wire/ringd_operations.h"
 
 #include <poll.h>
 #include <time.h>
@@ -18,7 +18,7 @@
 
 #include "absl/status/status.h"
 #include "client/core/tensors/registrations.h"
-#include "tests/client/core/lanes/wire/ring_fixture.h"
+#include "tests/client/core/lanes/wire/ringd_fixture.h"
 
 namespace ringd::client {
 namespace {

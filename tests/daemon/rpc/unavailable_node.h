@@ -1,14 +1,14 @@
-// An engine that answers nothing, for tests of what lies in front of it.
-#ifndef RINGD_TESTS_DAEMON_RPC_UNAVAILABLE_ENGINE_H_
-#define RINGD_TESTS_DAEMON_RPC_UNAVAILABLE_ENGINE_H_
+// A ringd that answers nothing, for tests of what lies in front of it.
+#ifndef RINGD_TESTS_DAEMON_RPC_UNAVAILABLE_NODE_H_
+#define RINGD_TESTS_DAEMON_RPC_UNAVAILABLE_NODE_H_
 
 #include <functional>
 
-#include "daemon/engine/engine_control.h"
+#include "daemon/rpc/node_calls.h"
 
 namespace ringd {
 
-class UnavailableEngine : public EngineControl {
+class UnavailableNode : public NodeCalls {
  public:
   std::function<void()> Join(const Caller&, absl::string_view, const v1::JoinRequest&,
                              Answer<v1::JoinReply> answer) override {
@@ -74,10 +74,10 @@ class UnavailableEngine : public EngineControl {
  private:
   template <typename Reply>
   static void Refuse(const Answer<Reply>& answer) {
-    answer(absl::UnavailableError("there is no engine"), Reply());
+    answer(absl::UnavailableError("there is no ringd"), Reply());
   }
 };
 
 }  // namespace ringd
 
-#endif  // RINGD_TESTS_DAEMON_RPC_UNAVAILABLE_ENGINE_H_
+#endif  // RINGD_TESTS_DAEMON_RPC_UNAVAILABLE_NODE_H_

@@ -1,6 +1,6 @@
-// What the gRPC services ask.
-#ifndef RINGD_DAEMON_ENGINE_ENGINE_CONTROL_H_
-#define RINGD_DAEMON_ENGINE_ENGINE_CONTROL_H_
+// What the gRPC services ask of their node's ringd.
+#ifndef RINGD_DAEMON_RPC_NODE_CALLS_H_
+#define RINGD_DAEMON_RPC_NODE_CALLS_H_
 
 #include <sys/types.h>
 
@@ -36,24 +36,24 @@ inline absl::Status TakesNoNewJobs(absl::string_view node_name) {
       absl::StrCat("ringd on ", node_name, " is draining: it takes no new jobs"));
 }
 
-// Takes the answer to a call; the reply counts only if the status is OK. Runs exactly once, on a
-// thread that is not the engine's: perhaps before the call has returned.
+// Takes the answer to a call; the reply counts only if the status is OK. Runs exactly once, perhaps
+// before the call has returned; in an engine not on its progress thread.
 template <typename Reply>
 using Answer = std::function<void(const absl::Status&, Reply)>;
 
-// ringd as its gRPC services see it. `token` is the session's: kUnauthenticated if no session
-// has it.
+// A node's ringd as its gRPC services see it: the supervisor, which answers some calls itself and
+// hands others to engines. `token` is the session's: kUnauthenticated if no session has it.
 //
-// Thread safety: all methods from any thread. None waits: the answer comes later, with
-//   kDeadlineExceeded if the engine gives none.
+// Thread safety: all methods from any thread. None waits: the answer comes later, with an
+//   error if the engine that was asked gives none.
 // Ownership: requests and texts are read before the method returns; nobody needs to keep them.
-class EngineControl {
+class NodeCalls {
  public:
-  virtual ~EngineControl() = default;
+  virtual ~NodeCalls() = default;
 
   // Answered when all ranks have joined. The function that is returned says that the caller has
   // gone: then the answer is kCancelled, unless there has been one. It may be called from any
-  // thread, as long as the engine lives.
+  // thread, as long as this object lives.
   [[nodiscard]] virtual std::function<void()> Join(const Caller& caller, absl::string_view token,
                                                    const v1::JoinRequest& request,
                                                    Answer<v1::JoinReply> answer) = 0;
@@ -102,4 +102,4 @@ class EngineControl {
 
 }  // namespace ringd
 
-#endif  // RINGD_DAEMON_ENGINE_ENGINE_CONTROL_H_
+#endif  // RINGD_DAEMON_RPC_NODE_CALLS_H_

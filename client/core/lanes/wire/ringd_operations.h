@@ -1,7 +1,7 @@
 // Operations that ringd carries out: from the submission ring to the completion ring and to the
 // waiter.
-#ifndef RINGD_CLIENT_CORE_LANES_WIRE_RING_OPERATIONS_H_
-#define RINGD_CLIENT_CORE_LANES_WIRE_RING_OPERATIONS_H_
+#ifndef RINGD_CLIENT_CORE_LANES_WIRE_RINGD_OPERATIONS_H_
+#define RINGD_CLIENT_CORE_LANES_WIRE_RINGD_OPERATIONS_H_
 
 #include <atomic>
 #include <cstdint>
@@ -35,11 +35,11 @@ namespace ringd::client {
 //   full: ringd always has room for a completion.
 // Trust: a completion for an operation that isn't in flight ends the session. The library trusts
 //   ringd with the content, not with its own memory.
-class RingOperations final : public OperationQueue {
+class RingdOperations final : public OperationQueue {
  public:
-  RingOperations(const SessionSegmentView& segment, std::uint32_t submission_capacity,
-                 std::uint32_t completion_capacity, UniqueFd engine_wakeup, SessionState& state,
-                 StagedCopies& copies, std::chrono::nanoseconds spin_budget);
+  RingdOperations(const SessionSegmentView& segment, std::uint32_t submission_capacity,
+                  std::uint32_t completion_capacity, UniqueFd engine_wakeup, SessionState& state,
+                  StagedCopies& copies, std::chrono::nanoseconds spin_budget);
 
   // Notes waits that last. Before anything is submitted; null, as at first: notes none.
   void UseTrace(TraceSink* trace) noexcept { trace_ = trace; }
@@ -145,4 +145,4 @@ class RingOperations final : public OperationQueue {
 
 }  // namespace ringd::client
 
-#endif  // RINGD_CLIENT_CORE_LANES_WIRE_RING_OPERATIONS_H_
+#endif  // RINGD_CLIENT_CORE_LANES_WIRE_RINGD_OPERATIONS_H_
