@@ -194,7 +194,7 @@ OPTIMIZER = """
         from ringd.torch.job import current
 
         memory = Memory.DEVICE if os.environ["EXPECTED"] == "device" else Memory.HOST
-        described = [spec for spec in current()._registrations if spec.name == "allreduce.0.weight"]
+        described = [spec for spec in current()._registrations if spec.name == "gradient.0.weight"]
         assert all(spec.memory == memory for spec in described), described
         del optimizer
     assert cuda.kept > 0 or memory == Memory.HOST
@@ -279,7 +279,7 @@ MOVES = """
             optimizer.step()
             cuda.synchronize()
             assert model.weight.grad.unique().tolist() == [mean * step], (step, model.weight.grad)
-        memories = {spec.memory for spec in current()._registrations if spec.name == "allreduce.weight"}
+        memories = {spec.memory for spec in current()._registrations if spec.name == "gradient.weight"}
         assert memories == expected, memories
 
 

@@ -69,7 +69,10 @@ def _at_end_of_child() -> None:
         for thread in threading.enumerate():
             if thread is not threading.current_thread() and not thread.daemon:
                 thread.join()
-    _end_all("" if error is None or isinstance(error, SystemExit) else why_ended(type(error), error))
+    if isinstance(error, SystemExit):
+        # torch.multiprocessing.spawn ends a child so for what it has caught.
+        error = error.__context__ if error.code not in (None, 0) else None
+    _end_all("" if error is None else why_ended(type(error), error))
 
 
 _previous_hooks: list = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import ringd
 import torch
 
 from tests.client.python.reduced import distributed, expect_same, loss_of, make, sgd
@@ -148,3 +149,67 @@ def test_an_optimizer_that_was_not_made_as_one_is_distributed_all_the_same() -> 
         (2 * loss_of(reference, step)).backward()
         sgd(reference).step()
         expect_same(model, reference)
+
+
+def test_a_closure_that_leaves_gradients_unreduced_is_refused_where_synchronizing_is_skipped() -> None:
+    model = make()
+    optimizer = distributed(sgd(model), model)
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = loss_of(model)
+        loss.backward()
+        return loss
+
+    with (
+        optimizer.skip_synchronize(),
+        pytest.raises(ringd.FailedPreconditionError, match="optimizer.synchronize"),
+    ):
+        optimizer.step(closure)
+    for parameter, unchanged in zip(model.parameters(), before, strict=True):
+        assert torch.equal(parameter, unchanged)
+    optimizer.synchronize()
+
+
+class WithArguments(torch.optim.SGD):
+    """Steps with a rate that it is given each time, as Sophia does with a batch size."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None, rate: float = 0.0, *, times: int = 1) -> Any:
+        loss = None if closure is None else torch.enable_grad()(closure)()
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.add_(parameter.grad, alpha=-rate * times)
+        return loss
+
+
+@pytest.mark.parametrize("with_closure", [False, True])
+def test_what_a_step_is_given_reaches_the_optimizer_s_own(with_closure: bool) -> None:
+    model, reference = make(), make()
+    optimizer = distributed(WithArguments(model.parameters(), lr=0.1), model)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = loss_of(model)
+        loss.backward()
+        return loss
+
+    if with_closure:
+        optimizer.step(closure, 0.05, times=2)
+    else:
+        closure()
+        optimizer.step(rate=0.05, times=2)
+    (2 * loss_of(reference)).backward()
+    sgd(reference).step()
+    expect_same(model, reference)
+
+
+def test_a_gradient_set_on_what_was_frozen_is_told_once() -> None:
+    model = make().requires_grad_(False)
+    optimizer = distributed(sgd(model), model)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    with pytest.warns(UserWarning, match="'0.weight'.*each rank steps with its own"):
+        optimizer.step()
+    optimizer.step()  # filterwarnings: error

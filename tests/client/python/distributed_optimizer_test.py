@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -285,3 +286,27 @@ def test_a_class_may_have_an_attribute_that_is_called_as_a_part_of_a_step() -> N
     assert optimizer.first_step is True
     loss_of(model).backward()
     optimizer.step()
+
+
+def test_after_a_gradient_with_a_graph_gradients_are_in_the_arena_again() -> None:
+    model = make()
+    optimizer = distributed(sgd(model), model)
+
+    def step(*, create_graph: bool = False) -> None:
+        optimizer.zero_grad()
+        loss_of(model).backward(create_graph=create_graph)
+        optimizer.step()
+
+    def places() -> set[bool]:
+        slots = optimizer._reduction._slots.items()
+        return {gradient_of(parameter) is slot.arena for parameter, slot in slots}
+
+    step()
+    step()
+    assert places() == {True}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's, of the graph
+        step(create_graph=True)
+    assert places() == {False}
+    step()
+    assert places() == {True}

@@ -165,6 +165,16 @@ def rank(how):
         raise ValueError("no such file")
     if how == "exits":
         sys.exit(3)
+    if how == "is caught":  # as by torch.multiprocessing.spawn
+        try:
+            raise ValueError("no such file")
+        except Exception:
+            sys.exit(1)
+    if how == "is caught, and all is well":
+        try:
+            raise ValueError("no such file")
+        except Exception:
+            sys.exit(0)
     if how == "leaves a thread":
         threading.Thread(target=lambda: (time.sleep(0.5), print("thread", flush=True))).start()
 
@@ -185,6 +195,8 @@ if __name__ == "__main__":
     [
         ("returns", "closed"),
         ("exits", "closed"),
+        ("is caught", "ended by an uncaught exception: ValueError: no such file"),
+        ("is caught, and all is well", "closed"),
         ("leaves a thread", "thread"),
         ("raises", "ended by an uncaught exception: ValueError: no such file"),
     ],

@@ -49,9 +49,9 @@ def test_a_second_optimizer_numbers_names_that_the_first_has(account: Account) -
     for model, optimizer in zip((first, second, third), optimizers, strict=True):
         step(model, optimizer)
     assert submitted(account) == [
-        "allreduce.weight",
-        "allreduce.optimizer_2.weight",
-        "allreduce.parameter.0",
+        "gradient.weight",
+        "gradient.optimizer_2.weight",
+        "gradient.parameter.0",
     ]
 
 
@@ -61,7 +61,7 @@ def test_numbers_do_not_depend_on_what_has_gone(account: Account) -> None:
         gc.collect()
     model = layer()
     step(model, distributed(model))
-    assert submitted(account) == ["allreduce.optimizer_3.parameter.0"]
+    assert submitted(account) == ["gradient.optimizer_3.parameter.0"]
 
 
 def test_a_name_like_a_number_is_no_other_optimizers(account: Account) -> None:
@@ -70,21 +70,21 @@ def test_a_name_like_a_number_is_no_other_optimizers(account: Account) -> None:
     first, second = layer(), layer()
     named(first)
     step(second, named(second))
-    assert submitted(account) == ["allreduce.optimizer_3.weight"]
+    assert submitted(account) == ["gradient.optimizer_3.weight"]
 
 
 def test_halves_of_a_model_keep_its_names(account: Account) -> None:
     model = nn.Sequential(layer(), nn.Linear(1, 1, bias=False))
     for part in model:
         hvd.DistributedOptimizer(torch.optim.SGD(part.parameters(), lr=1.0), model.named_parameters()).step()
-    assert submitted(account) == ["allreduce.0.weight", "allreduce.1.weight"]
+    assert submitted(account) == ["gradient.0.weight", "gradient.1.weight"]
 
 
 def test_a_model_wrapped_again_keeps_its_names(account: Account) -> None:
     model = layer()
     for _ in range(2):
         step(model, named(model))
-    assert submitted(account) == ["allreduce.weight"] * 2
+    assert submitted(account) == ["gradient.weight"] * 2
 
 
 def test_groups_that_are_added_have_names_of_their_own(account: Account) -> None:
@@ -94,10 +94,10 @@ def test_groups_that_are_added_have_names_of_their_own(account: Account) -> None
         optimizer.add_param_group({"params": [nn.Parameter(torch.ones(1))]})
         optimizer.step()
     assert submitted(account) == [
-        "allreduce.parameter.0",
-        "allreduce.group.1.0",
-        "allreduce.optimizer_2.parameter.0",
-        "allreduce.optimizer_2.group.1.0",
+        "gradient.parameter.0",
+        "gradient.group.1.0",
+        "gradient.optimizer_2.parameter.0",
+        "gradient.optimizer_2.group.1.0",
     ]
 
 
@@ -124,14 +124,14 @@ def test_the_count_begins_anew_with_each_job(monkeypatch: pytest.MonkeyPatch) ->
     third = layer()
     step(third, named(third))
     assert submitted(account) == [
-        "allreduce.optimizer_2.weight",
-        "allreduce.weight",
-        "allreduce.optimizer_3.weight",
+        "gradient.optimizer_2.weight",
+        "gradient.weight",
+        "gradient.optimizer_3.weight",
     ]
     hvd.shutdown()
     account = start(monkeypatch)
     step(third, named(third))
-    assert submitted(account) == ["allreduce.weight"]
+    assert submitted(account) == ["gradient.weight"]
     with pytest.raises(ringd.FailedPreconditionError, match="Make it again"):
         step(first, optimizer_of_first)
     hvd.shutdown()
@@ -141,7 +141,7 @@ def test_process_sets_count_for_themselves(account: Account) -> None:
     models = layer(), layer()
     for model, ranks in zip(models, ([0, 1], [0, 2]), strict=True):
         step(model, named(model, process_set=hvd.add_process_set(ranks)))
-    assert submitted(account) == ["allreduce.weight"] * 2
+    assert submitted(account) == ["gradient.weight"] * 2
 
 
 def test_what_gradients_of_gone_models_were_described_by_is_given_back(account: Account) -> None:

@@ -33,8 +33,8 @@ def test_optimizers_of_two_sets_reduce_in_their_own(account: Account) -> None:
     for optimizer in optimizers:
         optimizer.step()
     assert sorted((spec.communicator, spec.name) for spec in account.submitted) == [
-        (101, "allreduce.weight"),
-        (102, "allreduce.weight"),
+        (101, "gradient.weight"),
+        (102, "gradient.weight"),
     ]
 
 

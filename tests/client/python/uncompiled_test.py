@@ -67,7 +67,7 @@ def test_a_whole_step_is_compiled(account: AccountWithArena) -> None:
     step = torch.compile(training_step(1), backend="eager")
     losses = [step().item() for _ in range(3)]
     assert losses == sorted(losses, reverse=True)
-    assert [spec.name for spec in account.submitted[:2]] == ["allreduce.of_1.bias", "allreduce.of_1.weight"]
+    assert [spec.name for spec in account.submitted[:2]] == ["gradient.of_1.bias", "gradient.of_1.weight"]
     assert len(account.submitted) == 6
 
 

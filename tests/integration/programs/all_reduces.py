@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ringd
 import ringd.torch as hvd
 import torch
 
@@ -127,6 +128,15 @@ def in_place_and_strided() -> None:
     expect(whole[:, 1], expected.sum(0)[:, 1], "the column")
     expect(whole[:, 2], expected[hvd.rank()][:, 2], "the column's neighbour")
     expect(hvd.allreduce(whole.t(), op=hvd.Max, name="t").t()[:, 2], expected.amax(0)[:, 2], "transposed")
+    # Nobody else waits for it then.
+    for change in (hvd.allreduce_, lambda tensor, name: hvd.broadcast_(tensor, 0, name=name)):
+        try:
+            change(torch.ones(1, 1).expand(4, 4), name="expanded")
+        except ringd.InvalidArgumentError as error:
+            assert "expanded" in str(error), error
+            assert "contiguous" in str(error), error
+        else:
+            raise AssertionError("an expanded tensor was written")
     image = of_rank(hvd.rank(), (2, 3, 4, 5), torch.float32).to(memory_format=torch.channels_last)
     expect(
         hvd.allreduce(image, name="image"), all_ranks((2, 3, 4, 5), torch.float32).mean(0), "channels last"

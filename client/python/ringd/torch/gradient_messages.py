@@ -59,6 +59,14 @@ def changed(names: Sequence[str]) -> str:
     )
 
 
+def frozen_with_gradient(names: Sequence[str]) -> str:
+    return (
+        f"{listed(names)} did not require a gradient when it came to this DistributedOptimizer, and has "
+        "one now that the program has set (p.grad = ...): it is not reduced, and each rank steps with "
+        "its own. Reduce it with hvd.allreduce_, or let the parameter require a gradient"
+    )
+
+
 def skipped(names: Sequence[str], passes: int) -> str:
     """`passes`: ``backward_passes_per_step``, if some of them are still to come; else 0."""
     state = f"is not reduced, amid its {passes} passes" if passes else "is still being reduced"

@@ -12,6 +12,12 @@ import torch
 from ringd.errors import FailedPreconditionError
 
 
+def operation_name(gradient: str) -> str:
+    """Of its all-reduce. The program's own (``allreduce(..., name=...)``) have another prefix: one
+    of a parameter's name must not be taken for its gradient."""
+    return f"gradient.{gradient}"
+
+
 class GradientNames:
     """Which parameter's gradient has which name on a communicator, as long as that lasts.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 import weakref
 from collections.abc import Iterable
 from typing import Any
@@ -14,7 +15,7 @@ from ringd.errors import FailedPreconditionError, RingdError
 from ringd.torch import gradient_messages, gradients_in_flight
 from ringd.torch.closure_loss import reduced_loss
 from ringd.torch.compression import Compressor
-from ringd.torch.gradient_names import names_of
+from ringd.torch.gradient_names import names_of, operation_name
 from ringd.torch.gradient_slot import GradientSlot
 from ringd.torch.gradient_waste import GradientWaste
 from ringd.torch.job import Communicator, Job, current, is_current
@@ -66,6 +67,7 @@ class GradientReduction:
         # By the parameter's id: PyTorch's garbage collector can't see who keeps this.
         self._hooks: dict[int, RemovableHandle] = {}
         self._frozen: dict[torch.Tensor, None] = {}
+        self._has_told_of_frozen = False
         self._taken: dict[torch.Tensor, weakref.ref[GradientReduction]] = {}
         self._waste = GradientWaste()
         self.pending: dict[GradientSlot, None] = {}
@@ -293,6 +295,7 @@ class GradientReduction:
         communicator = self._shared_by(job)
         if communicator is not None:
             self._refuse_taken()
+            self._tell_of_frozen()
             self._describe(job, communicator)
             # Not what takes single gradients out of a step. Without waste this looks at one slot.
             if self._waste.noted or all(slot.parameter.grad is None for slot in self.pending):
@@ -332,6 +335,15 @@ class GradientReduction:
         if slots:
             passes = 0 if slots[0] in self.pending else self.passes_per_step
             raise FailedPreconditionError(gradient_messages.skipped(self._names_of(slots), passes))
+
+    def _tell_of_frozen(self) -> None:
+        """Once: PyTorch steps with a gradient that the program has given to a parameter without."""
+        if self._has_told_of_frozen:
+            return
+        names = [self._names[parameter] for parameter in self._frozen if parameter.grad is not None]
+        if names:
+            self._has_told_of_frozen = True
+            warnings.warn(gradient_messages.frozen_with_gradient(names), stacklevel=5)
 
     def refuse_scaled(self) -> None:
         """For a step that GradScaler has prepared, with gradients that were not reduced:
@@ -376,7 +388,7 @@ class GradientReduction:
             return
         slots = list(self._undescribed)
         for slot in slots:
-            name = f"allreduce.{self._name_of(slot)}"
+            name = operation_name(self._name_of(slot))
             slot.describe(job, communicator, name, self.op, self.prescale, self.postscale)
         for slot, registration in zip(
             slots, job.register([slot.spec for slot in slots], keep=True), strict=True

@@ -209,6 +209,7 @@ class GradientSlot(_ringd.GradientHook):
         else:
             gradient.detach().copy_(reduced)
         # Last: an interrupt before leaves all that is needed to do it again.
+        self._copies_back = False
         self.forget()
 
     def _uncompressed(self) -> bool:

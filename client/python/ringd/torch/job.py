@@ -11,7 +11,7 @@ from ringd.context import Context
 from ringd.errors import FailedPreconditionError, InvalidArgumentError
 from ringd.torch import freed_memory, horovod_variables
 from ringd.torch.device_operations import DeviceOperations
-from ringd.torch.gradient_names import GradientNames
+from ringd.torch.gradient_names import GradientNames, operation_name
 from ringd.torch.names import AutomaticNames
 from ringd.types import Place, TensorSpec
 
@@ -180,7 +180,7 @@ class Job:
         """What was described for gradients whose parameters have gone, unless it is in flight."""
         with self._lock:
             for name in communicator.gradient_names.gone():
-                key = communicator.number, f"allreduce.{name}"
+                key = communicator.number, operation_name(name)
                 self._kept.discard(key)
                 self._give_back_idle(list(self._described.get(key, {})))
 

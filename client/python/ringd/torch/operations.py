@@ -223,7 +223,8 @@ class Handle(Generic[Result]):
             if self._error is not None:
                 raise self._error
             while self._finish:
-                self._finish.pop(0)()
+                self._finish[0]()
+                self._finish.pop(0)
             return self._result
 
 
@@ -243,6 +244,8 @@ def start(
     Input and output may be the same tensor. An output that isn't dense is written when the
     operation has ended.
     """
+    for spec, _, destination in work:
+        _refuse_expanded(spec.name, destination)
     specs = [job.device.placed(spec, source) for spec, source, _ in work]
     registrations = job.register(specs)
     handle = Handle(job, result, specs[0].communicator if specs else 0)
@@ -258,6 +261,18 @@ def start(
         handle.let_go_if_unused()
         raise
     return handle
+
+
+def _refuse_expanded(name: str, destination: torch.Tensor) -> None:
+    """An output of which several elements lie at one place can't be written."""
+    if destination.layout != torch.strided:
+        return
+    extents = zip(destination.shape, destination.stride(), strict=True)
+    if destination.numel() > 0 and any(size > 1 and stride == 0 for size, stride in extents):
+        raise InvalidArgumentError(
+            f"tensor '{name}' is expanded: several of its elements are one in memory, and can't get "
+            "results of their own; give a copy (tensor.contiguous())"
+        )
 
 
 def _submit_copy(

@@ -58,8 +58,9 @@ class DistributedMixin:
             self._should_synchronize = outer
 
     @uncompiled
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Reduces what is not yet reduced, then steps as the optimizer itself does.
+    def step(self, closure: Callable[[], Any] | None = None, *arguments: Any, **options: Any) -> Any:
+        """Reduces what is not yet reduced, then steps as the optimizer itself does, which gets what
+        else it is given.
 
         A closure's gradients are reduced after each call, and so is a loss that it returns, for all
         ranks to decide alike: what the optimizer gets, and ``step`` returns, is the ranks' average
@@ -75,6 +76,8 @@ class DistributedMixin:
         uses_earlier = closure is None or callable(getattr(type(self), "first_step", None))
         if not self._should_synchronize:
             self._reduction.refuse_unreduced(amid_passes=uses_earlier)
+            if closure is not None:
+                closure = self._refused_after(closure)
         elif closure is not None:
             if self._reduction.pending and uses_earlier:
                 self.synchronize()
@@ -88,7 +91,9 @@ class DistributedMixin:
                 self._refuse_scaled()
             self.synchronize()
         with self._using():
-            return super().step(closure) if closure is not None else super().step()  # type: ignore[misc]
+            if closure is None and not arguments:
+                return super().step(**options)  # type: ignore[misc]
+            return super().step(closure, *arguments, **options)  # type: ignore[misc]
 
     # For PyTorch, which else puts hooks around this one, too, when a state has been loaded. They
     # are around the optimizer's own step, and see reduced gradients.
@@ -117,6 +122,16 @@ class DistributedMixin:
             for name in ("grad_scale", "found_inf"):
                 vars(self).pop(name, None)
             raise
+
+    def _refused_after(self, closure: Callable[..., Any]) -> Callable[..., Any]:
+        """Whoever skips the synchronization has one in the closure, if that has a backward pass."""
+
+        def evaluate(*arguments: Any, **options: Any) -> Any:
+            loss = closure(*arguments, **options)
+            self._reduction.refuse_unreduced(amid_passes=False)
+            return loss
+
+        return evaluate
 
     def _synchronized_after(self, closure: Callable[..., Any]) -> Callable[..., Any]:
         def evaluate(*arguments: Any, **options: Any) -> Any:
