@@ -12,7 +12,6 @@ import pytest
 from tests.runner import cpp_suite
 from tests.runner.__main__ import INTERRUPTED, main
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60
 
 # Of two tests of a tree without C++ tests.
@@ -29,15 +28,6 @@ import time
 def test_good(): pass
 def test_slow(): time.sleep(600)
 """
-
-
-@pytest.fixture
-def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.delenv("RINGD_TEST_EVENTS", raising=False)
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = gpu\naddopts = --import-mode=importlib\n")
-    return tmp_path
 
 
 def refuse(root: Path, sanitizer: str | None) -> list[str]:

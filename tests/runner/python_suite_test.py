@@ -13,8 +13,6 @@ from tests.runner.report import Report
 
 RunSuite = Callable[[str], tuple[int, list[str]]]
 
-ROOT = Path(__file__).resolve().parents[2]
-
 MIXED = """
 import pytest
 def test_good(): pass
@@ -35,21 +33,14 @@ def test_after(): pass
 
 
 @pytest.fixture
-def run_suite(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> RunSuite:
+def run_suite(tree: Path, capsys: pytest.CaptureFixture[str]) -> RunSuite:
     """Runs all tests of a tree with one file; the exit code and the printed lines."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.delenv("RINGD_TEST_EVENTS", raising=False)
 
     def run(content: str) -> tuple[int, list[str]]:
-        tests = tmp_path / "tests"
-        tests.mkdir()
-        (tests / "test_sample.py").write_text(content)
-        (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = gpu\naddopts = --import-mode=importlib\n")
-        names = python_suite.names(tmp_path)
+        (tree / "tests" / "test_sample.py").write_text(content)
+        names = python_suite.names(tree)
         report = Report(names)
-        python_suite.run(tmp_path, names, report)
+        python_suite.run(tree, names, report)
         return report.finish(0), capsys.readouterr().out.splitlines()
 
     return run

@@ -52,15 +52,6 @@ sys.exit(repeat(Path(sys.argv[1]), [], names, None, Conditions(runs=2, busy=True
 """
 
 
-@pytest.fixture
-def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.delenv("RINGD_TEST_EVENTS", raising=False)
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = gpu\naddopts = --import-mode=importlib\n")
-    return tmp_path
-
-
 def test_a_test_that_fails_now_and_then_is_found(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tree / "tests" / "test_sample.py").write_text(FLAKY)
     names = [f"tests/test_sample.py::{name}" for name in ("test_good", "test_flaky")]
