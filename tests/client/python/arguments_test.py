@@ -154,3 +154,20 @@ def test_groups_may_be_generators() -> None:
     assert [tensor.tolist() for tensor in sums] == [[1.0] * 3, [1.0] * 2]
     assert len(hvd.grouped_allreduce_((tensor for tensor in tensors), op=hvd.Sum)) == 2
     assert len(hvd.synchronize(hvd.grouped_allreduce_async(iter(tensors), op=hvd.Sum))) == 2
+
+
+def test_a_tensor_without_memory_is_refused_by_its_type() -> None:
+    with pytest.raises(ringd.InvalidArgumentError, match="no memory of its own.*to_local"):
+        hvd.allreduce(torch._efficientzerotensor(3), name="x")
+
+
+@pytest.mark.filterwarnings("error")
+def test_one_rank_alone_hears_of_no_second_reduction_after_a_step_that_is_left_out() -> None:
+    model = nn.Linear(2, 2)
+    optimizer = distributed(model)
+    for _ in range(2):
+        model.zero_grad()
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.synchronize()
+    with pytest.warns(UserWarning, match="reduced twice"):
+        optimizer.synchronize()

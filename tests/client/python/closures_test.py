@@ -184,6 +184,26 @@ class WithArguments(torch.optim.SGD):
         return loss
 
 
+class WithRate(torch.optim.SGD):
+    """What it is given first is no closure."""
+
+    @torch.no_grad()
+    def step(self, rate: float) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.add_(parameter.grad, alpha=-rate)
+
+
+def test_what_is_no_closure_is_handed_on_as_it_is() -> None:
+    model, reference = make(), make()
+    optimizer = distributed(WithRate(model.parameters(), lr=0.1), model)
+    loss_of(model).backward()
+    optimizer.step(0.1)
+    (2 * loss_of(reference)).backward()
+    sgd(reference).step()
+    expect_same(model, reference)
+
+
 @pytest.mark.parametrize("with_closure", [False, True])
 def test_what_a_step_is_given_reaches_the_optimizer_s_own(with_closure: bool) -> None:
     model, reference = make(), make()

@@ -201,6 +201,7 @@ class GradientReduction:
         job = current()
         communicator = self._shared_by(job)
         if communicator is None:
+            self.used()  # there are other ones than those of the last synchronize()
             return
         self._describe(job, communicator)
         slot = self._slots[parameter]

@@ -69,6 +69,11 @@ def check_tensor(tensor: torch.Tensor, name: str) -> None:
         )
     if tensor.dtype not in DATA_TYPES and tensor.dtype not in _PARTS:
         raise InvalidArgumentError(f"{name}: {tensor.dtype} is not supported")
+    if tensor.numel() > 0 and tensor.data_ptr() == 0:
+        raise InvalidArgumentError(
+            f"{name}: this {type(tensor).__name__} has no memory of its own; give a plain tensor (of a "
+            "DTensor, as fully_shard makes them, tensor.to_local())"
+        )
 
 
 def layout_of(tensor: torch.Tensor) -> tuple[DataType, tuple[int, ...]]:
@@ -168,12 +173,13 @@ class Handle(Generic[Result]):
     ) -> None:
         """Adds an operation on tensors of the host. Both are dense. `awaited`: ``synchronize``
         follows at once."""
+        places = source.data_ptr(), destination.data_ptr()
         # First kept: an interrupt may come between the submission and what is done with its number.
         self._kept += (source, destination)
         context = self._job.context
         submit = context.submit_awaited if awaited else context.submit
         try:
-            operation = submit(registration, source.data_ptr(), destination.data_ptr())
+            operation = submit(registration, *places)
         except RingdError:
             del self._kept[-2:]  # nothing has been submitted
             raise
@@ -257,7 +263,7 @@ def start(
                 _submit_copy(handle, registration, source, destination, awaited)
             else:
                 _submit(handle, registration, spec.memory, source, destination, awaited)
-    except RingdError:
+    except BaseException:
         handle.let_go_if_unused()
         raise
     return handle

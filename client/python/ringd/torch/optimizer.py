@@ -58,7 +58,7 @@ class DistributedMixin:
             self._should_synchronize = outer
 
     @uncompiled
-    def step(self, closure: Callable[[], Any] | None = None, *arguments: Any, **options: Any) -> Any:
+    def step(self, closure: Any = None, *arguments: Any, **options: Any) -> Any:
         """Reduces what is not yet reduced, then steps as the optimizer itself does, which gets what
         else it is given.
 
@@ -73,12 +73,13 @@ class DistributedMixin:
             wrapped._opt_called = True  # type: ignore[attr-defined]
         # A closure's backward passes come within the step, which mostly begins with them. One that
         # begins with gradients of before (SAM's) uses them as they are.
-        uses_earlier = closure is None or callable(getattr(type(self), "first_step", None))
+        has_closure = callable(closure)
+        uses_earlier = not has_closure or callable(getattr(type(self), "first_step", None))
         if not self._should_synchronize:
             self._reduction.refuse_unreduced(amid_passes=uses_earlier)
-            if closure is not None:
+            if has_closure:
                 closure = self._refused_after(closure)
-        elif closure is not None:
+        elif has_closure:
             if self._reduction.pending and uses_earlier:
                 self.synchronize()
             closure = self._synchronized_after(closure)
