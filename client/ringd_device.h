@@ -71,11 +71,11 @@ RINGD_EXPORT ringd_status ringd_submit_on_stream(ringd_context* context,
  * consume the operation, which is still to be waited for. Where this process launches
  * (device_launch) it waits until the operation is on a stream, so until all ranks have submitted
  * it, but for 5 s at most. On a GPU without stream memory operations it waits until the operation
- * has ended; RINGD_CANCELLED if the context's is_interrupted says so. A destination outside of the
- * slab gets the result by a copy on the first stream that waits; then ringd_wait does not wait for
- * that copy, and only work behind it may use the destination: on this stream, on others that have
- * called this before ringd_wait, or after the host has waited for one of them. Without any call of
- * this, ringd_wait copies, and waits for it.
+ * has ended, so ranks must wait in one order; RINGD_CANCELLED if the context's
+ * is_interrupted says so. A destination outside of the slab gets the result by a copy on the first
+ * stream that waits; then ringd_wait does not wait for that copy, and only work behind it may use
+ * the destination: on this stream, on others that have called this before ringd_wait, or after the
+ * host has waited for one of them. Without any call of this, ringd_wait copies, and waits for it.
  * If the job fails, the stream goes on, with undefined content of the destination (a copy of
  * undefined bytes, too), and the wait for the operation says why. */
 RINGD_EXPORT ringd_status ringd_stream_wait(ringd_context* context, ringd_operation operation,

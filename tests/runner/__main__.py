@@ -160,13 +160,25 @@ class Selection:
 def main(root: Path, arguments: Sequence[str]) -> int:
     options = parse_arguments(arguments)
     begin = time.monotonic()
-    selection = Selection(root, options)
+    # Also who is told to end by `timeout` or `kill` leaves nothing behind, and says what is known;
+    # under nohup a terminal's end is none.
+    for end in (signal.SIGTERM, signal.SIGHUP):
+        if end is not signal.SIGHUP or signal.getsignal(end) is not signal.SIG_IGN:
+            signal.signal(end, signal.default_int_handler)
+    try:
+        selection = Selection(root, options)
+    except KeyboardInterrupt:
+        if not options.list:
+            print("0 passed, 0 failed", flush=True)
+        return INTERRUPTED
     if options.list or options.repeat:
         for outcome in selection.broken:
             print(f"tests/run: {outcome.name}:", file=sys.stderr)
             print_log(outcome.log)
         if options.list:
             print("\n".join(selection.names))
+        elif selection.broken:
+            print(f"0 passed, {len(selection.broken)} failed", flush=True)
         if selection.broken or options.list:
             return 1 if selection.broken else 0
     if not selection.names and not selection.broken:
@@ -174,9 +186,6 @@ def main(root: Path, arguments: Sequence[str]) -> int:
             f"tests/run: no test matches {' or '.join(options.only)} (see tests/run --list)", file=sys.stderr
         )
         return 2
-    # Also who is told to end by `timeout` or `kill` leaves nothing behind, and says what is known.
-    for end in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(end, signal.default_int_handler)
     if options.repeat:
         conditions = Conditions(options.repeat, options.one_core, options.busy)
         return repeat(root, selection.cpp, selection.python, options.sanitizer, conditions)

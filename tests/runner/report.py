@@ -119,7 +119,10 @@ class Report:
     def finish(self, seconds: float, interrupted: bool = False) -> int:
         """Prints the summary and the last line; the exit code. Interrupted: those whose outcome has
         not come count as neither."""
-        if not interrupted:
+        if interrupted:
+            # Those that were to be run once more have failed until then.
+            self._outcomes += [outcome for outcome in self._unsteady if outcome.name in self._waiting]
+        else:
             self.fail_missing(list(self._waiting), "no outcome")
         failures = [outcome for outcome in self._outcomes if outcome.verdict is Verdict.FAILED]
         skips = [outcome for outcome in self._outcomes if outcome.verdict is Verdict.SKIPPED]

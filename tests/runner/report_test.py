@@ -125,3 +125,18 @@ def test_cases_that_could_not_be_tried_are_named(capsys: pytest.CaptureFixture[s
 
     assert report.finish(1) == 0
     assert "skipped: a: of another user: needs root\n" in capsys.readouterr().out
+
+
+def test_what_was_to_be_run_once_more_has_failed_if_that_was_interrupted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report = Report(["a", "b"])
+    report.add(single("a", Verdict.FAILED, 0.1, "cause of a"))
+    report.add(single("b", Verdict.PASSED, 0.1))
+    report.begin_again(["a"])
+
+    assert report.finish(1, interrupted=True) == 1
+    printed = capsys.readouterr().out
+    assert "unsteady" not in printed
+    assert "failed: a\n    cause of a\n" in printed
+    assert printed.splitlines()[-1] == "1 passed, 1 failed"

@@ -86,7 +86,8 @@ class DeviceOperation:
     def stream_wait(self, stream: int | None = None) -> None:
         """What is put on `stream` from now on finds the result; ``wait`` is still to be called.
         Where this process launches (``ringctl comms`` says so), it blocks until the operation has
-        been launched, so until all ranks have submitted it, for 5 s at most; else not.
+        been launched, so until all ranks have submitted it, for 5 s at most; on a GPU without
+        stream memory operations until it has ended; else not.
 
         stream: its address. Default: that on which the operation was submitted.
         """

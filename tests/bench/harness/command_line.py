@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from . import table
+from .goals import BEFORE
 from .machine import Probe
 from .peers.peer import Unavailable
 from .peers.registry import everyone, install_all
@@ -62,15 +63,18 @@ def seconds(text: str) -> float:
 
 def complaint_about(options: argparse.Namespace) -> str:
     """What the command line has that makes no sense; empty if nothing."""
-    names = [peer.name for peer in everyone()]
+    names = [peer.name for peer in everyone()] + ([BEFORE] if options.before is not None else [])
     unknown = [name for name in options.peers.split(",") if name and name not in names]
     if unknown:
         return f"--peers: no contestant is called {' or '.join(unknown)}; there are {', '.join(names)}"
     target: Path | None = options.json
     if target is not None:
         # Not after 25 minutes.
+        existed = target.exists()
         try:
             target.open("a").close()
+            if not existed:
+                target.unlink()
         except OSError as error:
             return f"--json: {error}"
     return ""
@@ -99,7 +103,9 @@ def main(arguments: list[str]) -> int:
     # A terminated run must take its namespaces with it, just as an interrupted one; and a shell's
     # background job starts with interrupts ignored.
     for ending in ENDINGS:
-        signal.signal(ending, interrupt)
+        # Under nohup a terminal's end is none.
+        if ending is not signal.SIGHUP or signal.getsignal(ending) is not signal.SIG_IGN:
+            signal.signal(ending, interrupt)
     wanted = [name for name in options.peers.split(",") if name]
     try:
         probe = Probe()

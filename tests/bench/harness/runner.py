@@ -210,7 +210,6 @@ class Runner:
             raise PeerError(f"{label}: CHEATED, only {sent} bytes crossed the links in {batch.calls} calls")
 
     def _drop(self, turn: Turn, error: PeerError, measured: Measured) -> None:
-        """Its other ways that use these processes would begin anew with cold ones, too."""
         contestant, way = turn.contestant, turn.way
         self._say(f"    {contestant} {way.label()}: {error}")
         measured.notes.append(str(error))

@@ -24,7 +24,6 @@ TARGETS = {
 
 WHEEL = "client/python:wheel"
 
-# The contestant that is another build.
 
 # What a configuration adds to the daemon's and the ranks' environment.
 CONFIGURATIONS: dict[str, dict[str, str]] = {
