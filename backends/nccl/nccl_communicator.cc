@@ -87,13 +87,12 @@ absl::Status CheckNcclReduction(const NcclApi& api, int compute_major, DataType 
   if (!IsValid(type) || !NcclTypeOf(type)) {
     return absl::UnimplementedError(absl::StrCat("NCCL has no elements of type ", Name(type)));
   }
-  const bool is_float8 = type == DataType::kFloat8E4M3 || type == DataType::kFloat8E5M2;
-  if (is_float8 && api.version < kFirstWithFloat8) {
+  if (IsFloat8(type) && api.version < kFirstWithFloat8) {
     return absl::UnimplementedError(
         absl::StrCat("NCCL ", NcclVersionText(api.version), " has no elements of type ", Name(type),
                      "; ", NcclVersionText(kFirstWithFloat8), " is the first that has"));
   }
-  if (is_float8 && compute_major < kComputeMajorWithFloat8) {
+  if (IsFloat8(type) && compute_major < kComputeMajorWithFloat8) {
     return absl::UnimplementedError(absl::StrCat(
         "NCCL reduces elements of type ", Name(type), " on GPUs of compute capability ",
         kComputeMajorWithFloat8, ".0 and later, and this one has ", compute_major));
@@ -229,8 +228,9 @@ absl::Status NcclCommunicator::AllReduce(std::uint64_t send, std::uint64_t recei
                                          std::uint64_t count, DataType type, ReduceOp op,
                                          void* stream) {
   if (auto status = CheckNcclReduction(*shared_->api, shared_->compute_major, type, op);
-      !status.ok())
+      !status.ok()) {
     return status;
+  }
   return Launch("ncclAllReduce", [&](const NcclApi& api, NcclComm* comm) {
     return api.ncclAllReduce(PointerOf(send), PointerOf(receive), count, *NcclTypeOf(type),
                              NcclOpOf(op), comm, static_cast<NcclStream*>(stream));

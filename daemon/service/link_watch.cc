@@ -31,8 +31,9 @@ void LinkWatch::TakeNewcomers() {
   // An address that has just come may have to wait for the kernel (IPv6 looks for duplicates).
   const absl::Status status = use_();
   if (status.ok()) {
-    if (used_.has_value())
+    if (used_.has_value()) {
       LogInfo(absl::StrCat("the interfaces have other addresses: ", addresses));
+    }
     used_ = std::move(addresses);
     trouble_.clear();
   } else if (status.message() != trouble_) {

@@ -39,9 +39,12 @@ constexpr std::size_t SizeOf(DataType type) noexcept {
   return IsValid(type) ? kSizes[static_cast<int>(type)] : 0;
 }
 
+constexpr bool IsFloat8(DataType type) noexcept {
+  return type == DataType::kFloat8E4M3 || type == DataType::kFloat8E5M2;
+}
+
 constexpr bool IsFloatingPoint(DataType type) noexcept {
-  return (type >= DataType::kFloat16 && type <= DataType::kFloat64) ||
-         type == DataType::kFloat8E4M3 || type == DataType::kFloat8E5M2;
+  return (type >= DataType::kFloat16 && type <= DataType::kFloat64) || IsFloat8(type);
 }
 
 // The name users know: "float32", "bfloat16", "float8_e4m3fn"; "invalid" for anything else.

@@ -42,11 +42,7 @@ class ChromeTrace {
  private:
   static std::int64_t BaseOf(const TraceRecord& record, const Timeline& timeline);
   static double InMicros(std::int64_t ns) { return static_cast<double>(ns) / 1000; }
-  // Times and offsets are of numbers that another node may have made up: they wrap.
-  double Micros(std::int64_t at_ns) const {
-    return InMicros(static_cast<std::int64_t>(static_cast<std::uint64_t>(at_ns) -
-                                              static_cast<std::uint64_t>(base_ns_)));
-  }
+  double Micros(std::int64_t at_ns) const { return InMicros(WrappingDifference(at_ns, base_ns_)); }
   Json Head() const;
   void WriteProcess(std::size_t number);
   void WriteSlice(const TimelineSlice& slice, int process, int track);
@@ -90,10 +86,8 @@ Json ChromeTrace::Head() const {
          {"clock_uncertainty_us", static_cast<double>(record_.UncertaintyOf(node)) / 1000},
          {"lost_events", node.lost}});
   }
-  const auto base_unix_ns = static_cast<std::int64_t>(
-      static_cast<std::uint64_t>(base_ns_) + static_cast<std::uint64_t>(record_.unix_offset_ns()));
   return {{"displayTimeUnit", "ms"},
-          {"baseTimeNanoseconds", base_unix_ns},
+          {"baseTimeNanoseconds", WrappingSum(base_ns_, record_.unix_offset_ns())},
           {"otherData",
            {{"job", record_.job_id()},
             {"generation", record_.generation()},

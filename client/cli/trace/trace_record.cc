@@ -140,10 +140,8 @@ std::int64_t TraceRecord::begin_ns() const noexcept { return AskedTime(first_ns_
 std::int64_t TraceRecord::end_ns() const noexcept { return AskedTime(last_ns_); }
 
 std::int64_t TraceRecord::unix_offset_ns() const noexcept {
-  if (nodes_.empty()) return asked_unix_offset_ns_;
-  // What a node says may be any number.
-  return static_cast<std::int64_t>(static_cast<std::uint64_t>(asked_unix_offset_ns_) -
-                                   static_cast<std::uint64_t>(nodes_[asked_node_].clock_offset_ns));
+  const std::int64_t clock_offset_ns = nodes_.empty() ? 0 : nodes_[asked_node_].clock_offset_ns;
+  return WrappingDifference(asked_unix_offset_ns_, clock_offset_ns);
 }
 
 std::uint64_t TraceRecord::UncertaintyOf(const RecordedNode& node) const noexcept {

@@ -26,6 +26,14 @@ struct RecordedCommunicator {
   std::vector<std::size_t> members;  // positions in RecordedNode::ranks
 };
 
+// Of times and offsets that another node may have made up: they wrap.
+constexpr std::int64_t WrappingSum(std::int64_t a, std::int64_t b) noexcept {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+}
+constexpr std::int64_t WrappingDifference(std::int64_t a, std::int64_t b) noexcept {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
+}
+
 struct RecordedNode {
   std::string name;
   std::vector<TraceEvent> engine;
@@ -41,7 +49,7 @@ struct RecordedNode {
   std::uint64_t clock_uncertainty_ns = 0;
 
   std::int64_t TimeOf(std::uint64_t at_ns) const noexcept {
-    return static_cast<std::int64_t>(at_ns + static_cast<std::uint64_t>(clock_offset_ns));
+    return WrappingSum(static_cast<std::int64_t>(at_ns), clock_offset_ns);
   }
   // "tensor 7" if its name has not come.
   std::string NameOf(TracedPart part, std::uint32_t tensor) const;

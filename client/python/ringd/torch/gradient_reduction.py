@@ -74,7 +74,7 @@ class GradientReduction:
         self._synchronized = False
         gradients_in_flight.end_left(job)
         # Else the hooks would keep the parameters, and these the hooks.
-        weakref.finalize(self, _leave, self._hooks, self.pending).atexit = False
+        weakref.finalize(self, gradients_in_flight.leave, self._hooks, self.pending).atexit = False
         parameters = parameters_of(groups)
         # Those of the groups when they were last looked at.
         self._members = parameters
@@ -265,14 +265,7 @@ class GradientReduction:
             return
         if is_current(self._job):
             self._waste.note(self._names_of(slots))
-        first_error: RingdError | None = None
-        for slot in slots:
-            try:
-                gradients_in_flight.discard(self.pending, slot)
-            except RingdError as error:
-                first_error = first_error or error
-        if first_error is not None:
-            raise first_error
+        gradients_in_flight.discard_all(self.pending, slots)
 
     def _throw_away_abandoned(self) -> None:
         """What model.zero_grad() has left in flight."""
@@ -396,12 +389,6 @@ class GradientReduction:
         ):
             slot.registration = registration
         self._undescribed.clear()
-
-
-def _leave(hooks: dict[int, RemovableHandle], pending: dict[GradientSlot, None]) -> None:
-    for hook in hooks.values():
-        hook.remove()
-    gradients_in_flight.leave(pending)
 
 
 def refuse_step_past_reductions(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterable
+
+from torch.utils.hooks import RemovableHandle
 
 from ringd.errors import RingdError
 from ringd.torch.gradient_slot import GradientSlot
@@ -72,8 +75,10 @@ def _fetch(
     return error
 
 
-def leave(pending: dict[GradientSlot, None]) -> None:
+def leave(hooks: dict[int, RemovableHandle], pending: dict[GradientSlot, None]) -> None:
     """For an optimizer that goes. Any thread."""
+    for hook in hooks.values():
+        hook.remove()
     for slot in list(pending):
         slot.leave()
     pending.clear()
@@ -108,3 +113,15 @@ def discard(pending: dict[GradientSlot, None], slot: GradientSlot) -> None:
         raise
     # Not after an interrupt (Ctrl-C): then it is waited for again.
     del pending[slot]
+
+
+def discard_all(pending: dict[GradientSlot, None], slots: Iterable[GradientSlot]) -> None:
+    """The same of several; raises the first failure after that."""
+    first_error: RingdError | None = None
+    for slot in slots:
+        try:
+            discard(pending, slot)
+        except RingdError as error:
+            first_error = first_error or error
+    if first_error is not None:
+        raise first_error

@@ -19,6 +19,7 @@ from ringd.torch.allreduce import Average, checked_op
 from ringd.torch.compression import Compression, Compressor
 from ringd.torch.gradient_reduction import GradientReduction, refuse_step_past_reductions
 from ringd.torch.process_set import ProcessSet, global_process_set
+from ringd.torch.shared_state import sharing
 from ringd.torch.uncompiled import uncompiled
 from ringd.types import ReduceOp
 
@@ -353,36 +354,13 @@ def DistributedOptimizer(
     _watch_steps()
     if hasattr(optimizer, "_optimizer_load_state_dict_post_hooks"):  # not without its __init__
         # Both optimizers have the same hooks.
-        optimizer.register_load_state_dict_post_hook(_sharing(optimizer))
+        optimizer.register_load_state_dict_post_hook(sharing(optimizer))
     return distributed
 
 
 def _check_passes(passes: int) -> None:
     if passes < 1:
         raise ValueError("backward_passes_per_step must be at least 1")
-
-
-def _sharing(optimizer: torch.optim.Optimizer) -> Callable[[torch.optim.Optimizer], None]:
-    """A hook for both optimizers: after ``load_state_dict``, which gives one of them new groups and
-    a new state, they share them again. So do schedulers, which hold the one or the other."""
-    groups, state = optimizer.param_groups, optimizer.state
-
-    def after_load(loaded: torch.optim.Optimizer) -> None:
-        if loaded.param_groups is not groups:
-            new_groups = loaded.param_groups
-            for group, new_group in zip(groups, new_groups, strict=False):
-                if group is not new_group:
-                    group.clear()
-                    group.update(new_group)
-            groups[len(new_groups) :] = new_groups[len(groups) :]
-            loaded.param_groups = groups
-        if loaded.state is not state:
-            new_state = loaded.state
-            state.clear()
-            state.update(new_state)
-            loaded.state = state
-
-    return after_load
 
 
 def _reduced_before(part: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from .. import paths
 from ..session import Launch
 from ..site import Site
-from .peer import HUGE_HEAP, Peer, Say, Unavailable, run_quietly
+from .peer import HUGE_HEAP_VARIABLES, Peer, Say, Unavailable, run_quietly
 from .torch_gloo import TORCH, TorchGloo
 from .training import TRAININGS, training_command, training_environment
 
@@ -82,7 +82,7 @@ class Horovod(Peer):
             }
             driver = [self._python, str(paths.DRIVERS / "horovod_driver.py"), str(control)]
             if configuration == "gloo-huge-heap":
-                environment |= dict([HUGE_HEAP.split("=", 1)])
+                environment |= HUGE_HEAP_VARIABLES
             if configuration in TRAININGS:
                 environment |= training_environment(configuration)
                 driver = training_command(self._python, control, self.name, rank)

@@ -12,7 +12,7 @@ from .. import paths
 from ..goals import BEFORE
 from ..session import Launch
 from ..site import Site
-from .peer import HUGE_HEAP, Peer, Say, Unavailable
+from .peer import HUGE_HEAP_VARIABLES, Peer, Say, Unavailable
 from .training import TRAININGS, project_python, training_command, training_environment
 
 TARGETS = {
@@ -31,7 +31,7 @@ CONFIGURATIONS: dict[str, dict[str, str]] = {
     "fixed-64MiB": {"RINGD_FUSION": "64MiB"},
     "no-fusion": {"RINGD_FUSION": "off"},
     "no-background": {"RINGD_BACKGROUND": "0"},
-    "huge-heap": dict([HUGE_HEAP.split("=", 1)]),
+    "huge-heap": HUGE_HEAP_VARIABLES,
     # Nobody spins, or everybody does, for longer than a small operation takes.
     "sleep": {"RINGD_SPIN": "0s", "RINGD_SPIN_US": "0"},
     "spin": {"RINGD_SPIN": "50us", "RINGD_SPIN_US": "50"},

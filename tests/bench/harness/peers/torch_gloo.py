@@ -8,7 +8,7 @@ from pathlib import Path
 from .. import paths
 from ..session import Launch
 from ..site import Site
-from .peer import HUGE_HEAP, Peer, Say, Unavailable, wheels
+from .peer import HUGE_HEAP_VARIABLES, Peer, Say, Unavailable, wheels
 from .training import TRAININGS, project_python, training_command, training_environment
 
 TORCH = "torch==2.13.0"
@@ -46,7 +46,7 @@ class TorchGloo(Peer):
             }
             argv = [self._python, str(paths.DRIVERS / "torch_driver.py"), str(control)]
             if configuration == "gloo-huge-heap":
-                environment |= dict([HUGE_HEAP.split("=", 1)])
+                environment |= HUGE_HEAP_VARIABLES
             if configuration in TRAININGS:
                 environment |= training_environment(configuration)
                 argv = training_command(self._python, control, self.name, rank)

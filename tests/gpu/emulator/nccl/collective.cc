@@ -280,10 +280,6 @@ bool Collective::CopyTo(std::size_t block, int from) {
   return true;
 }
 
-bool IsFloat8(DataType type) {
-  return type == DataType::kFloat8E4M3 || type == DataType::kFloat8E5M2;
-}
-
 }  // namespace
 
 NcclResult CheckCall(const Communicator& communicator, const CollectiveCall& call) {
