@@ -21,8 +21,9 @@ last line is `N passed, N failed`; the exit code is 0 only if none failed. What 
 can't be asked for its tests, counts as a failure; Ctrl-C, SIGTERM and SIGHUP end it with what is known
 by then. Up to six tests that
 failed are run once more, and those that pass then are told as unsteady, with what they failed with.
-clang-tidy, the longest step, runs beside the Python and integration tests, with what these leave of the
-processors; the soak, which judges milliseconds, begins when it has ended.
+The integration tests, which mostly wait, run beside the other Python tests, and clang-tidy, the longest
+step, beside both, with what these leave of the processors. The tests that judge milliseconds or shares
+of a line begin when all that has ended.
 
 With --repeat, runs C++, Python and integration tests again and again, to find those that depend on
 timing:
@@ -92,7 +93,7 @@ def repeat(
                 cpp_suite.run(root, cpp, sanitizer, tally, conditions)
             for _ in range(conditions.runs if python else 0):
                 tally.begin(python, 1)
-                python_suite.run(root, python, tally, conditions.prefix)
+                python_suite.run(root, [python], tally, conditions.prefix)
         except KeyboardInterrupt:
             interrupted = True
     code = tally.finish(time.monotonic() - begin, interrupted)
@@ -118,19 +119,19 @@ def run_once(
         cpp_suite.run(root, cpp, sanitizer, report)
     if beside:
         with lint_suite.Beside(root, beside[0]) as step:
-            python_suite.run(root, with_others, report)
+            python_suite.run(root, python_suite.lanes(with_others), report)
             step.finish(report)
     elif with_others:
-        python_suite.run(root, with_others, report)
+        python_suite.run(root, python_suite.lanes(with_others), report)
     if alone:
-        python_suite.run(root, alone, report)
+        python_suite.run(root, [alone], report)
     again = report.begin_again([*cpp, *python])
     if again:
         print(f"\nonce more: {', '.join(again)}", flush=True)
         if cpp_again := [name for name in again if name in cpp]:
             cpp_suite.run(root, cpp_again, sanitizer, report)
         if python_again := [name for name in again if name in python]:
-            python_suite.run(root, python_again, report)
+            python_suite.run(root, [python_again], report)
 
 
 class Selection:

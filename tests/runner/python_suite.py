@@ -19,8 +19,15 @@ POLL_S = 0.3
 SILENCE_TIMEOUT_S = 25 * 60
 # For what has been interrupted to end what it has started.
 END_TIMEOUT_S = 20
-# It judges steps by milliseconds.
-ALONE = "tests/soak/soak_test.py"
+# They judge steps by milliseconds, or what comes over a line.
+ALONE = (
+    "tests/soak/soak_test.py",
+    "tests/integration/fair_shares_test.py",
+    "tests/integration/changing_line_test.py",
+)
+# They take half of the time and mostly wait, so they run beside the rest, failure tests included.
+INTEGRATION = "tests/integration/"
+FAILURES = "tests/integration/failures/"
 ARGUMENTS = ("-m", "pytest", "-m", "not gpu", "-p", "tests.runner.pytest_events")
 
 
@@ -57,70 +64,101 @@ def wants_to_be_alone(name: str) -> bool:
     return name.startswith(ALONE)
 
 
-def run(root: Path, selected: Sequence[str], report: OutcomeSink, prefix: Sequence[str] = ()) -> None:
-    """Runs the selected tests once, by a command that begins with `prefix`."""
+def lanes(selected: Sequence[str]) -> list[list[str]]:
+    """What may run side by side, each in the order of `selected`."""
+    working = [name for name in selected if name.startswith(INTEGRATION) and not name.startswith(FAILURES)]
+    rest = [name for name in selected if name not in working]
+    return [lane for lane in (working, rest) if lane]
+
+
+def run(
+    root: Path, selected: Sequence[Sequence[str]], report: OutcomeSink, prefix: Sequence[str] = ()
+) -> None:
+    """Runs the tests of each lane once, the lanes side by side, by commands that begin with
+    `prefix`."""
     state = root / ".cache" / "tests"
     state.mkdir(parents=True, exist_ok=True)
-    events = state / "pytest-events.json"
-    events.write_text("")
-    log = state / "pytest.log"
-    chosen = state / "pytest-arguments.txt"
-    chosen.write_text("".join(f"{name}\n" for name in selected))
-    options = ("--tb=short", "--continue-on-collection-errors", f"@{chosen}")
-    command = [*prefix, sys.executable, *ARGUMENTS, *options]
-    environment = _environment(root) | {"RINGD_TEST_EVENTS": str(events)}
-
-    with log.open("w") as log_file:
-        process = subprocess.Popen(
-            command,
-            cwd=root,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log_file,
-            stderr=subprocess.STDOUT,
-            # A Ctrl-C reaches it through _end() alone: a second one would cut short how it ends its
-            # ringds.
-            process_group=0,
-        )
-        try:
-            reason = _follow(process, events, report)
-        finally:
-            _end(process)
-    tail = log.read_text(errors="replace").splitlines()[-80:]
-    report.fail_missing(selected, "\n".join([reason, *tail]))
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends pytest, if it has not ended, and what its fixtures have started."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGINT)
+    started: list[_Lane] = []
     try:
-        process.wait(END_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _follow(process: subprocess.Popen[bytes], events: Path, report: OutcomeSink) -> str:
-    """Reports outcomes until pytest ends; what to say of those that never came."""
-    heard = time.monotonic()
-    with events.open(encoding="utf-8") as file:
-        unfinished = ""
-        while True:
-            ended = process.poll() is not None
-            for line in file:
-                unfinished += line
-                if not line.endswith("\n"):
-                    continue
-                event = json.loads(unfinished)
-                unfinished = ""
-                heard = time.monotonic()
-                report.add(single(event["name"], Verdict[event["verdict"]], event["seconds"], event["log"]))
-            if ended:
-                return f"pytest ended with {process.returncode} before this test"
-            if time.monotonic() - heard > SILENCE_TIMEOUT_S:
-                return f"no test has ended for {SILENCE_TIMEOUT_S} s"
+        for names in selected:
+            started.append(_Lane(root, state / f"pytest-{len(started)}", names, prefix))
+        running = started
+        while running:
             time.sleep(POLL_S)
+            running = [lane for lane in running if lane.goes_on(report)]
+    finally:
+        for lane in started:
+            lane.interrupt()
+        for lane in started:
+            lane.end()
+    for lane in started:
+        lane.fail_missing(report)
+
+
+class _Lane:
+    """A pytest with some of the tests. Thread safety: one thread."""
+
+    def __init__(self, root: Path, files: Path, names: Sequence[str], prefix: Sequence[str]) -> None:
+        """`files`: the beginning of its files' names."""
+        self._names = names
+        self._log = Path(f"{files}.log")
+        events = Path(f"{files}-events.json")
+        events.write_text("")
+        chosen = Path(f"{files}-arguments.txt")
+        chosen.write_text("".join(f"{name}\n" for name in names))
+        options = ("--tb=short", "--continue-on-collection-errors", f"@{chosen}")
+        with self._log.open("w") as log_file:
+            self._process = subprocess.Popen(
+                [*prefix, sys.executable, *ARGUMENTS, *options],
+                cwd=root,
+                env=_environment(root) | {"RINGD_TEST_EVENTS": str(events)},
+                stdin=subprocess.DEVNULL,
+                stdout=log_file,
+                stderr=subprocess.STDOUT,
+                # A Ctrl-C reaches it through interrupt() alone: a second one would cut short how it
+                # ends its ringds.
+                process_group=0,
+            )
+        self._events = events.open(encoding="utf-8")
+        self._unfinished = ""
+        self._heard = time.monotonic()
+        self._reason = ""
+
+    def goes_on(self, report: OutcomeSink) -> bool:
+        """Reports what has come; whether more can come."""
+        ended = self._process.poll() is not None
+        for line in self._events:
+            self._unfinished += line
+            if not line.endswith("\n"):
+                continue
+            event = json.loads(self._unfinished)
+            self._unfinished = ""
+            self._heard = time.monotonic()
+            report.add(single(event["name"], Verdict[event["verdict"]], event["seconds"], event["log"]))
+        if ended:
+            self._reason = f"pytest ended with {self._process.returncode} before this test"
+        elif time.monotonic() - self._heard > SILENCE_TIMEOUT_S:
+            self._reason = f"no test has ended for {SILENCE_TIMEOUT_S} s"
+        return not self._reason
+
+    def interrupt(self) -> None:
+        """Has pytest end, if it has not ended, and what its fixtures have started."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+
+    def end(self) -> None:
+        """After interrupt(): waits, and kills it if it takes too long."""
+        try:
+            self._process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._events.close()
+
+    def fail_missing(self, report: OutcomeSink) -> None:
+        """After its end: counts those as failed whose outcome never came."""
+        tail = self._log.read_text(errors="replace").splitlines()[-80:]
+        report.fail_missing(self._names, "\n".join([self._reason, *tail]))
 
 
 def _environment(root: Path) -> dict[str, str]:

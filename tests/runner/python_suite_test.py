@@ -30,6 +30,18 @@ def test_first(): pass
 def test_deadly(): os._exit(3)
 def test_after(): pass
 """
+# Each of two waits until the other has begun.
+WAITS_FOR_OTHER = """
+import time
+from pathlib import Path
+HERE = Path(r"{folder}")
+def test_waits():
+    (HERE / "{mine}").touch()
+    end = time.monotonic() + 30
+    while not (HERE / "{other}").exists():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+"""
 
 
 @pytest.fixture
@@ -40,7 +52,7 @@ def run_suite(tree: Path, capsys: pytest.CaptureFixture[str]) -> RunSuite:
         (tree / "tests" / "test_sample.py").write_text(content)
         names = python_suite.names(tree)
         report = Report(names)
-        python_suite.run(tree, names, report)
+        python_suite.run(tree, python_suite.lanes(names), report)
         return report.finish(0), capsys.readouterr().out.splitlines()
 
     return run
@@ -70,3 +82,17 @@ def test_a_file_that_cannot_be_imported_has_failed(run_suite: RunSuite) -> None:
     assert code == 1
     assert lines[-1] == "0 passed, 1 failed"
     assert any("there_is_no_such_module" in line for line in lines)
+
+
+def test_integration_tests_run_beside_the_others(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    integration = tree / "tests" / "integration"
+    (integration / "failures").mkdir(parents=True)
+    for folder, mine, other in ((integration, "one", "two"), (integration / "failures", "two", "one")):
+        text = WAITS_FOR_OTHER.format(folder=tree, mine=mine, other=other)
+        (folder / f"test_{mine}.py").write_text(text)
+    names = python_suite.names(tree)
+    report = Report(names)
+    python_suite.run(tree, python_suite.lanes(names), report)
+
+    assert report.finish(0) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "2 passed, 0 failed"
