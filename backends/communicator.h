@@ -142,6 +142,9 @@ class Communicator {
 
   // The node whose loss failed this communicator, or -1.
   virtual NodeIndex lost_node() const noexcept = 0;
+  // True if no connection to it could be made: health() says to which address, and why. Its host
+  // and its ringd may be well.
+  virtual bool lost_node_is_unreached() const noexcept { return false; }
 
   // A snapshot; allocates.
   virtual CommunicatorStatistics Statistics() const = 0;

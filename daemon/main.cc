@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -45,6 +46,7 @@
 #include "daemon/version.h"
 #include "proto/base/build_id.h"
 #include "proto/base/clock.h"
+#include "proto/base/errno_status.h"
 
 namespace ringd {
 namespace {
@@ -274,6 +276,12 @@ int Serve(const CommandLine& line, LoadedConfig loaded) {
   return kExitDone;
 }
 
+// The code of an action that has printed what it was asked for.
+int FinishOutput() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return kExitDone;
+  return Complain(kExitFailed, ErrnoStatus(errno, "write standard output"));
+}
+
 // What only this machine knows: its interfaces, users and folders, what UCX and its kernel have. It
 // may change, so it is no wrong configuration: the code is that of a start that fails for it.
 int CheckOnThisMachine(LoadedConfig loaded) {
@@ -294,7 +302,7 @@ int CheckOnThisMachine(LoadedConfig loaded) {
   if (::geteuid() == 0 && ::getpwnam(kServiceUser) != nullptr) {  // NOLINT(concurrency-mt-unsafe)
     std::printf("as root; as the service: runuser -u %s -- ringd --check-config\n", kServiceUser);
   }
-  return kExitDone;
+  return FinishOutput();
 }
 
 // The library is the flag's, not the file's: that may have changed since the ringd that asks has
@@ -316,11 +324,11 @@ int Main(std::span<const char* const> arguments) {
   if (!line.ok()) return Complain(kExitUsage, line.status());
   if (line->action == CommandLineAction::kHelp) {
     std::fputs(line->help.c_str(), stdout);
-    return kExitDone;
+    return FinishOutput();
   }
   if (line->action == CommandLineAction::kVersion) {
     std::printf("ringd %s\n", VersionAndBuild(kRingdVersion).c_str());
-    return kExitDone;
+    return FinishOutput();
   }
   if (line->action == CommandLineAction::kProbeGpus) Probe(*line);
   absl::StatusOr<LoadedConfig> loaded = LoadConfig(*line, SystemConfigEnvironment());
@@ -331,7 +339,7 @@ int Main(std::span<const char* const> arguments) {
   }
   if (line->action == CommandLineAction::kPrintConfig) {
     std::fputs(PrintConfig(*loaded).c_str(), stdout);
-    return kExitDone;
+    return FinishOutput();
   }
   return CheckOnThisMachine(*std::move(loaded));
 }

@@ -206,6 +206,16 @@ void WireCommunicator::OnNodeLost(NodeIndex node, absl::string_view reason) noex
               ": ", reason)));
 }
 
+void WireCommunicator::OnNodeUnreached(NodeIndex node, absl::string_view reason) noexcept {
+  if (!health_.ok()) return;
+  lost_node_ = node;
+  is_unreached_ = true;
+  FailAll(CollectiveOutcome::kPeerLost, node,
+          absl::UnavailableError(absl::StrCat(
+              "no connection for data to ",
+              NodeNameOf(spec_, static_cast<std::size_t>(node.value())), ": ", reason)));
+}
+
 void WireCommunicator::OnNodeMisbehaved(NodeIndex node, absl::string_view reason) noexcept {
   FailAll(CollectiveOutcome::kDisagreement, node,
           absl::InternalError(absl::StrCat(

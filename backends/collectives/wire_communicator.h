@@ -47,6 +47,7 @@ class WireCommunicator final : public Communicator {
   void Abort(absl::string_view reason) noexcept override;
   absl::Status health() const override { return health_; }
   NodeIndex lost_node() const noexcept override { return lost_node_; }
+  bool lost_node_is_unreached() const noexcept override { return is_unreached_; }
   CommunicatorStatistics Statistics() const override;
 
   // For the Transport.
@@ -55,6 +56,8 @@ class WireCommunicator final : public Communicator {
   void OnMessage(const MessageHeader& header, std::span<const std::byte> payload) noexcept;
   // Everything that involves `node` is over. `reason` is the vendor's text.
   void OnNodeLost(NodeIndex node, absl::string_view reason) noexcept;
+  // The same where there never was a connection to it.
+  void OnNodeUnreached(NodeIndex node, absl::string_view reason) noexcept;
   // `node` did what no correct node does: `reason` goes on after its name ("sends ...").
   void OnNodeMisbehaved(NodeIndex node, absl::string_view reason) noexcept;
   // Lets operations go on; returns the amount of work done.
@@ -118,6 +121,7 @@ class WireCommunicator final : public Communicator {
 
   absl::Status health_;
   NodeIndex lost_node_{-1};
+  bool is_unreached_ = false;
   NodeIndex failure_culprit_{-1};
   CollectiveOutcome failure_outcome_ = CollectiveOutcome::kDone;
 

@@ -65,6 +65,7 @@ void TcpWire::Take(WireSockets::Event event) noexcept {
   if (event.status.ok()) {
     line.Adopt(std::move(event.socket), event.stream, event.dialled_here);
   } else if (!line.is_open()) {
+    PlaceOf(event.node).is_unreached |= line.failure().ok();
     line.Fail(absl::UnavailableError(event.status.message()));
   }
   // Otherwise the other side has dialled, too.
@@ -82,7 +83,9 @@ void TcpWire::ReportFailures() noexcept {
   for (const NodeIndex node : std::exchange(failed_, {})) {
     TcpLine& line = *PlaceOf(node).line;
     line.Shut();
-    if (absl::IsUnavailable(line.failure())) {
+    if (PlaceOf(node).is_unreached) {
+      communicator_->OnNodeUnreached(node, line.failure().message());
+    } else if (absl::IsUnavailable(line.failure())) {
       communicator_->OnNodeLost(node, line.failure().message());
     } else {
       communicator_->OnNodeMisbehaved(node, line.failure().message());

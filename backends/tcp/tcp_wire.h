@@ -61,6 +61,7 @@ class TcpWire final : public MessageWire, private TcpLine::User {
   struct Place {
     std::unique_ptr<TcpLine> line;  // null: not needed yet
     bool dialled = false;
+    bool is_unreached = false;  // the line has failed before it was open
     std::optional<Clock::time_point> dial_at;
   };
 

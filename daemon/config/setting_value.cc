@@ -16,6 +16,7 @@
 #include "daemon/config/host_port.h"
 #include "daemon/config/quantity.h"
 #include "daemon/config/setting_table.h"
+#include "proto/base/text.h"
 
 namespace ringd {
 namespace {
@@ -60,8 +61,15 @@ absl::StatusOr<std::uint64_t> ParseNumber(const Setting& setting, absl::string_v
   return value;
 }
 
-absl::Status CheckText(const Setting& setting, absl::string_view text) {
+// For logs, lists and the messages between processes, all of them UTF-8.
+absl::Status CheckCharacters(absl::string_view text) {
   if (HasControlCharacter(text)) return absl::InvalidArgumentError("it has a control character");
+  if (!IsUtf8(text)) return absl::InvalidArgumentError("it is not UTF-8");
+  return absl::OkStatus();
+}
+
+absl::Status CheckText(const Setting& setting, absl::string_view text) {
+  if (absl::Status status = CheckCharacters(text); !status.ok()) return status;
   switch (setting.kind) {
     case SettingKind::kChoice:
       for (const absl::string_view choice : setting.choices) {
@@ -177,7 +185,7 @@ absl::Status AssignSetting(const Setting& setting, absl::string_view text, Confi
             return status;
           },
           [&](std::vector<std::string> Config::*field) {
-            if (HasControlCharacter(text)) return Refuse(setting);
+            if (absl::Status status = CheckCharacters(text); !status.ok()) return status;
             std::vector<std::string> items;
             for (const absl::string_view item : absl::StrSplit(text, ',', absl::SkipWhitespace())) {
               items.emplace_back(absl::StripAsciiWhitespace(item));

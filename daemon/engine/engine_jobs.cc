@@ -34,9 +34,17 @@ void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request,
   // Its session came before the drain, this after it: nobody else comes for the job.
   if (draining_) return done(TakesNoNewJobs(options_.config.node_name), {});
   const uid_t uid = entry->session->peer().uid;
-  const auto open = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& job) {
-    return job->Open() && job->options().uid == uid && job->options().job_id == request.job_id();
-  });
+  const auto is_asked_for = [&](const auto& job) {
+    return job->options().uid == uid && job->options().job_id == request.job_id();
+  };
+  const auto open = std::find_if(jobs_.begin(), jobs_.end(),
+                                 [&](const auto& job) { return job->Open() && is_asked_for(job); });
+  if (open == jobs_.end()) {
+    // Whoever comes again at once must not be gathered with those that have died.
+    for (const auto& job : jobs_) {
+      if (is_asked_for(job)) job->GiveWay(now);
+    }
+  }
   Job* job = open != jobs_.end() ? open->get() : OpenJob(request, job_key, uid, now);
   // The answer may come long after this function has returned.
   auto failed_at_once = std::make_shared<absl::Status>();

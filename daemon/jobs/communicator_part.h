@@ -38,7 +38,10 @@ struct CommunicatorPart {
   Clock::time_point stalled_since;       // what waited longest when that was looked at last
   Clock::time_point stall_reported_at;   // when this node has asked last
   std::optional<v1::StallReport> asked;  // then, until there is a verdict
-  v1::Plan plan;                         // as the coordinator told it last
+  // While something waits long: the bytes to and from other nodes, and when these last changed.
+  std::optional<std::uint64_t> bytes_moved;
+  Clock::time_point moved_at;
+  v1::Plan plan;  // as the coordinator told it last
   v1::StallVerdict verdict;
   Clock::time_point verdict_at;
   // Of the verdict's ranks those of this node, by member: what they had submitted then.

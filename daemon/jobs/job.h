@@ -177,6 +177,8 @@ class Job {
   void LeaveFailed(const Session& session, absl::string_view failure, Clock::time_point now);
   // The session's process is gone; Tick then waits a moment for word of how it ended. Or ringd has
   // ended the session, `for_cause`: then `reason` is what the others hear.
+  // Its next incarnation is to begin: if it still gathers, it ends now, for whom it has lost.
+  void GiveWay(Clock::time_point now);
   void OnSessionLost(const Session& session, const std::string& reason, bool for_cause,
                      Clock::time_point now);
   // A launcher's word of how a rank of this node ended. False: no such rank here. One that has not
@@ -316,7 +318,7 @@ class Job {
   // How those who have left ended afterwards, as far as it is known by now.
   void LookAtLeavers();
   std::string DescribeLeaversEnd(const std::vector<int>& ranks) const;
-  void TellDeaths(Clock::time_point now);
+  void TellDeaths(Clock::time_point now, bool at_once = false);
   std::string NameOf(const Member& member) const;
   // Of the job's, wherever it is. Precondition: it runs.
   std::string NameOf(Rank rank) const;
@@ -330,9 +332,6 @@ class Job {
   std::string WhatJoinsWaitFor(Clock::time_point now) const;
   // To ranks that wait for a communicator, ever more rarely.
   void TellWhatAsksWaitFor(Clock::time_point now);
-  static std::chrono::nanoseconds NextReportAfter(const CommunicatorPart& part,
-                                                  const v1::StallVerdict& verdict,
-                                                  Clock::time_point now);
   // This node has seen why the job can't go on: it ends when the coordinator has answered.
   void Propose(const absl::Status& cause);
   void TellCoordinator(const absl::Status& cause);

@@ -115,6 +115,10 @@ void Job::OnSessionLost(const Session& session, const std::string& reason, bool 
   TellDeaths(now);
 }
 
+void Job::GiveWay(Clock::time_point now) {
+  if (state_ == State::kJoining) TellDeaths(now, true);
+}
+
 bool Job::OnExitReport(Rank rank, int pid, const ProcessExit& exit) {
   for (auto& [local_rank, member] : members_) {
     if (member.rank != rank) continue;
@@ -166,7 +170,7 @@ std::string Job::DescribeLeaversEnd(const std::vector<int>& ranks) const {
 
 // In the order in which they died: a launcher that has found a dead rank ends the others, and how
 // those ended may be visible earlier.
-void Job::TellDeaths(Clock::time_point now) {
+void Job::TellDeaths(Clock::time_point now, bool at_once) {
   while (Member* const member = FirstLost()) {
     std::string end = member->lost_reason;
     if (!member->exit.has_value() && member->inquiry.has_value()) {
@@ -174,7 +178,7 @@ void Job::TellDeaths(Clock::time_point now) {
       const auto grace = state == ExitInquiry::State::kHidden ? kExitReportGrace : kExitGrace;
       if (state == ExitInquiry::State::kKnown) {
         member->exit = member->inquiry->exit();
-      } else if (now - *member->lost_since < grace) {
+      } else if (!at_once && now - *member->lost_since < grace) {
         if (state == ExitInquiry::State::kEnded) ForetellDeath(*member);
         return;
       } else if (state != ExitInquiry::State::kRuns) {
@@ -335,6 +339,7 @@ void Job::Tick(Clock::time_point now) {
 void Job::Tick(CommunicatorPart& part, Clock::time_point now) {
   part.communicator->Look(now);
   if (part.number == 0) LookAtRankExchange(now);
+  if (part.communicator->Idle()) part.bytes_moved.reset();
   if (state_ != State::kRunning || agreed_.pending() || part.communicator->Idle()) return;
   if (const std::string gone = DescribeGone(part, now); !gone.empty()) {
     Propose(absl::AbortedError(gone));

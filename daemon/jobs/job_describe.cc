@@ -312,7 +312,8 @@ void Job::DescribePending(const CommunicatorPart& part, const WaitingSubmission&
     const int shown = std::min(stalled.waits_for_size(), static_cast<int>(kAwaitedShown));
     out->clear_waits_for();
     for (int w = 0; w < shown; ++w) out->add_waits_for(stalled.waits_for(w));
-    out->set_waits_for_left_out(static_cast<std::uint32_t>(stalled.waits_for_size() - shown));
+    out->set_waits_for_left_out(static_cast<std::uint32_t>(stalled.waits_for_size() - shown) +
+                                stalled.waits_for_left_out());
   }
 }
 

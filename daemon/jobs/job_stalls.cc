@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -19,6 +20,8 @@ constexpr std::chrono::seconds kJoinWarning{5};
 constexpr std::size_t kTensorsReported = 16;
 // The coordinator waits a second for the nodes' answers.
 constexpr std::chrono::seconds kVerdictPatience{2};
+// Data that has not moved for so long between the nodes does not move.
+constexpr std::chrono::seconds kStandstill{1};
 // Of what a stall is shown with.
 constexpr std::size_t kWhyBytes = 4096;
 constexpr int kTensorsShown = 16;
@@ -44,20 +47,42 @@ v1::StallVerdict BlameCoordinator(const MemberNode& coordinator, const v1::Stall
   return verdict;
 }
 
+// How long a tensor waits before the coordinator is asked; 0: it never is.
+std::chrono::nanoseconds ReportAfter(std::chrono::nanoseconds warning,
+                                     std::chrono::nanoseconds deadline) {
+  if (deadline.count() <= 0) return warning;
+  // The verdict must be here when the deadline passes, to say whom we waited for.
+  const auto early = deadline * 6 / 10;
+  return warning.count() <= 0 ? early : std::min(early, warning);
+}
+
+// Since when the first of the verdict's tensors waits here; 0: none does.
+std::chrono::nanoseconds LongestWait(const CommunicatorPart& part, const v1::StallVerdict& verdict,
+                                     Clock::time_point now) {
+  std::chrono::nanoseconds longest{};
+  for (const WaitingSubmission& entry : part.communicator->Waiting(Clock::time_point::max())) {
+    for (const v1::StalledTensor& tensor : verdict.tensors()) {
+      if (tensor.name() == entry.name) longest = std::max(longest, now - entry.since);
+    }
+  }
+  return longest;
+}
+
 }  // namespace
 
 void Job::CheckStalls(CommunicatorPart& part, Clock::time_point now) {
-  auto report_after = options_.stall_warning;
   const auto deadline = options_.operation_timeout;
-  if (deadline.count() > 0) {
-    // The verdict must be here when the deadline passes, to say whom we waited for.
-    const auto early = deadline * 6 / 10;
-    if (report_after.count() <= 0 || early < report_after) report_after = early;
-  }
+  const auto report_after = ReportAfter(options_.stall_warning, deadline);
   if (report_after.count() <= 0) return;
+  // Before it is asked about: whether anything moves is seen by looking twice.
   const std::optional<Clock::time_point> since =
-      part.communicator->WaitingSince(now - report_after);
-  if (!since.has_value()) {
+      part.communicator->WaitingSince(now - report_after / 2);
+  const std::optional<std::uint64_t> moved_before = std::exchange(part.bytes_moved, std::nullopt);
+  if (since.has_value()) {
+    part.bytes_moved = part.communicator->BytesBetweenNodes();
+    if (moved_before.value_or(*part.bytes_moved) != *part.bytes_moved) part.moved_at = now;
+  }
+  if (!since.has_value() || *since > now - report_after) {
     part.next_stall_report = report_after;
     return;
   }
@@ -113,18 +138,6 @@ void Job::CheckStalls(CommunicatorPart& part, Clock::time_point now) {
   link_->Send(std::move(message));
 }
 
-std::chrono::nanoseconds Job::NextReportAfter(const CommunicatorPart& part,
-                                              const v1::StallVerdict& verdict,
-                                              Clock::time_point now) {
-  std::chrono::nanoseconds longest{};
-  for (const WaitingSubmission& entry : part.communicator->Waiting(Clock::time_point::max())) {
-    for (const v1::StalledTensor& tensor : verdict.tensors()) {
-      if (tensor.name() == entry.name) longest = std::max(longest, 2 * (now - entry.since));
-    }
-  }
-  return longest;
-}
-
 std::string Job::StateOf(const Member& member) const {
   if (member.left && member.lost_reason.empty()) return "left";
   if (member.left || member.session == nullptr) return "dead";
@@ -137,6 +150,7 @@ void Job::OnStallInquiry(CommunicatorPart& part, const v1::StallInquiry& inquiry
   message.set_communicator(part.number);
   v1::StallAnswer& answer = *message.mutable_stall_answer();
   answer.set_inquiry(inquiry.inquiry());
+  answer.set_moving(Clock::now() - part.moved_at < kStandstill);
   std::map<std::pair<int, bool>, v1::MissingRank> missing;  // by member, and whether it submitted
   for (const std::string& tensor : inquiry.tensors()) {
     const std::vector<int> places = part.communicator->MembersWithout(tensor);
@@ -171,6 +185,14 @@ void Job::OnStallVerdict(CommunicatorPart& part, const v1::StallVerdict& verdict
   part.verdict_at = now;
   part.asked.reset();
   part.awaited_here.clear();
+  const std::chrono::nanoseconds longest = LongestWait(part, verdict, now);
+  if (verdict.under_way()) {
+    // It is asked about again, soon and as long as it takes: the data may come to stand.
+    if (longest.count() > 0)
+      part.next_stall_report =
+          longest + ReportAfter(options_.stall_warning, options_.operation_timeout) / 3;
+    return;
+  }
   for (std::size_t m = 0; m < part.positions.size(); ++m) {
     const int place = static_cast<int>(m);
     const int rank = MemberOf(part, place).rank.value();
@@ -180,7 +202,7 @@ void Job::OnStallVerdict(CommunicatorPart& part, const v1::StallVerdict& verdict
     if (awaited) part.awaited_here[place] = part.communicator->CountersOf(place);
   }
   // Another node may have asked: this one need not ask for the same again.
-  part.next_stall_report = std::max(part.next_stall_report, NextReportAfter(part, verdict, now));
+  part.next_stall_report = std::max(part.next_stall_report, 2 * longest);
   // An early verdict, asked for because of the deadline, is kept but not yet worth a warning.
   const auto since =
       options_.stall_warning.count() > 0 ? now - options_.stall_warning : Clock::time_point::min();
@@ -206,7 +228,8 @@ void Job::OnStallVerdict(CommunicatorPart& part, const v1::StallVerdict& verdict
 // A verdict has no end that somebody would tell: it holds as long as what it names waits here, or a
 // rank of this node for which others wait has done nothing since.
 bool Job::StallGoesOn(const CommunicatorPart& part) const {
-  if (state_ != State::kRunning || part.communicator == nullptr || part.verdict.tensors().empty()) {
+  if (state_ != State::kRunning || part.communicator == nullptr || part.verdict.tensors().empty() ||
+      part.verdict.under_way()) {
     return false;
   }
   for (const auto& [place, then] : part.awaited_here) {

@@ -161,6 +161,8 @@ class Lane {
   virtual absl::Status Health() const { return absl::OkStatus(); }
   // The node whose connections have ended, if that has been seen.
   virtual std::optional<NodeIndex> LostNode() const { return std::nullopt; }
+  // True if they never came to be: Health() says why.
+  virtual bool LostNodeIsUnreached() const { return false; }
   virtual CommunicatorStatistics Statistics() const { return {}; }
   virtual ChannelTime TimeOf(std::uint32_t /*channel*/) const { return {}; }
 

@@ -56,8 +56,11 @@ bool PeerStream::Close(const absl::Status& reason) {
   // Without a connection, too: the network's thread may be about to hand it in.
   std::string frame = EncodePeerEnd(reason);
   if (!budget_->Take(frame.size())) {
+    // Behind a frame that has left in part this one would be taken for its rest.
+    const bool is_amid_a_frame = front_sent_ > 0;
     DropLocked();
-    if (!budget_->Take(frame.size())) return true;  // it will see the connection end, unsaid
+    // It will see the connection end, unsaid.
+    if (is_amid_a_frame || !budget_->Take(frame.size())) return true;
   }
   said_ = true;
   QueueLocked(std::move(frame));

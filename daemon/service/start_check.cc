@@ -78,18 +78,25 @@ absl::Status CheckPeerAddress(const std::string& address) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   addrinfo* list = nullptr;
-  if (const int error = getaddrinfo(peer->host.c_str(), "0", &hints, &list); error != 0) {
+  const std::string port = absl::StrCat(peer->port);
+  if (const int error = getaddrinfo(peer->host.c_str(), port.c_str(), &hints, &list); error != 0) {
     return absl::NotFoundError(absl::StrCat("'", peer->host, "': ", gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, &freeaddrinfo);
   int error = EADDRNOTAVAIL;
   for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
     const UniqueFd fd(::socket(entry->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (fd.valid() && ::bind(fd.get(), entry->ai_addr, entry->ai_addrlen) == 0) {
-      return absl::OkStatus();
+    if (fd.valid()) {
+      // As ringd does: a port that was in use a moment ago is free.
+      const int yes = 1;
+      ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+      if (::bind(fd.get(), entry->ai_addr, entry->ai_addrlen) == 0 || errno == EADDRINUSE) {
+        return absl::OkStatus();
+      }
     }
     error = errno;
   }
+  if (error == EACCES) return ErrnoStatus(error, absl::StrCat("listen on port ", port));
   return ErrnoStatus(error, absl::StrCat("no interface of this machine has '", peer->host, "'"));
 }
 

@@ -23,7 +23,8 @@ std::vector<std::string> FindStartProblems(const Config& config);
 // What lets ringd start and is hardly meant so, in sentences. Does not block.
 std::vector<std::string> FindStartWarnings(const Config& config);
 
-// The address is one of this machine's. The port is left alone: a ringd that runs has it.
+// The address is one of this machine's, and this process may listen on its port. One that somebody
+// listens on already is good: a ringd that runs does.
 absl::Status CheckPeerAddress(const std::string& address);
 
 // kFailedPrecondition: what ringd learns can't be kept in this state_dir; the message says why. An

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "client/cli/command_line/usage_error.h"
+#include "client/cli/trace/new_file.h"
 #include "proto/types/job_weight.h"
 
 namespace ringd::cli {
@@ -317,7 +318,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const char* const> argume
   if (drain->parsed()) line.action = CommandLine::Action::kDrain;
   if (trace->parsed()) {
     line.action = CommandLine::Action::kTrace;
-    if (line.trace.json && line.trace.out == "-") {
+    if (line.trace.json && IsStandardOutput(line.trace.out)) {
       return absl::InvalidArgumentError(
           "--json and --out - both want standard output; see ringctl trace --help");
     }

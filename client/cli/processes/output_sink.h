@@ -7,11 +7,13 @@
 #include <utility>
 
 #include "absl/strings/string_view.h"
+#include "proto/base/unique_fd.h"
 
 namespace ringd::cli {
 
-// The stream may be a pipe whose reader is slow or has gone. The descriptor stays blocking, because
-// others share it; so each write is one that does not block.
+// The stream may be a pipe, or a terminal, whose reader is slow or has gone. The descriptor stays
+// blocking, because others share it; so each write is one that does not block. A terminal, of which
+// poll does not tell how much it takes, is opened once more.
 //
 // Thread safety: none.
 // Ownership: borrows both descriptors.
@@ -20,8 +22,7 @@ class OutputSink {
   // `interrupt` becomes readable when the user wants an end; a write that waits then gives up. It
   // also gives up when `goes_on`, which it calls every now and then, says no.
   OutputSink(
-      int fd, int interrupt, std::function<bool()> goes_on = [] { return true; })
-      : fd_(fd), interrupt_(interrupt), goes_on_(std::move(goes_on)) {}
+      int fd, int interrupt, std::function<bool()> goes_on = [] { return true; });
 
   // Writes all of it, waiting for the reader as long as it takes. Once the reader has gone, the
   // disk is full, or a write has given up, this and everything later is dropped.
@@ -35,7 +36,10 @@ class OutputSink {
  private:
   // False: give up.
   bool WaitUntilWritable();
+  // The same for a terminal that poll calls writable though it takes nothing.
+  bool WaitAWhile();
 
+  const UniqueFd terminal_;
   const int fd_;
   const int interrupt_;
   const std::function<bool()> goes_on_;

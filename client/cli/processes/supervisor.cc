@@ -33,6 +33,10 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLeftoverGrace{500};
 // How often to look whether they are there: each look reads all of /proc.
 constexpr milliseconds kGroupsInterval{20};
+// One wish to end may come as several signals within it: of a terminal that has gone, SIGHUP by the
+// shell and by the kernel; of a session's end, SIGTERM and SIGHUP by systemd; SIGTERM by `timeout`
+// to its child and to its group.
+constexpr milliseconds kOneWish{1000};
 // Read from a pipe at once; and what a pipe holds at most.
 constexpr std::size_t kPieceBytes = 65536;
 constexpr int kPiecesInPipe = 16;
@@ -216,7 +220,8 @@ class Supervisor {
     signalfd_siginfo info;
     while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
       const int signal = static_cast<int>(info.ssi_signo);
-      if (interrupted_) {
+      if (interrupted_at_.has_value()) {
+        if (!IsAnotherWish(signal)) continue;
         SignalAll(SIGKILL);
         stage_ = Stage::kKilled;
         continue;
@@ -227,8 +232,13 @@ class Supervisor {
       }
       TellToEnd(signal);
       BeginEnd(options_.grace);
-      interrupted_ = true;
+      interrupted_at_ = Clock::now();
     }
+  }
+
+  // After a first one. Who is impatient says so by Ctrl-C, or by SIGTERM a while later.
+  bool IsAnotherWish(int signal) const {
+    return signal == SIGINT || (signal == SIGTERM && Clock::now() >= *interrupted_at_ + kOneWish);
   }
 
   // CollectEnds looks at all processes.
@@ -370,10 +380,10 @@ class Supervisor {
   std::size_t running_ = 0;
   Stage stage_ = Stage::kRunning;
   Clock::time_point next_step_;
-  std::optional<Clock::time_point> told_to_end_;  // since when; nullopt: nobody was
-  int told_by_ = 0;                               // the signal that all ranks got last
-  bool interrupted_ = false;                      // a signal came to ringctl
-  EarlyEnds early_ends_;                          // while it is kRunning
+  std::optional<Clock::time_point> told_to_end_;     // since when; nullopt: nobody was
+  int told_by_ = 0;                                  // the signal that all ranks got last
+  std::optional<Clock::time_point> interrupted_at_;  // when the first signal came to ringctl
+  EarlyEnds early_ends_;                             // while it is kRunning
   RunOutcome outcome_;
 };
 

@@ -66,9 +66,10 @@ struct SupervisorOptions {
 };
 
 // Runs all commands at once and returns when they and what they started in their process groups
-// have ended. Needs PrepareSignals (signals.h). A signal is passed on to the ranks; a second one
-// kills them. What ranks have left in their groups has `grace` to end after they were told to, and
-// half a second if nobody was; what ignores that is killed at once.
+// have ended. Needs PrepareSignals (signals.h). A signal is passed on to the ranks; another
+// SIGINT kills them, SIGTERM too if it comes a second or more after the first one, SIGHUP never.
+// What ranks have left in their groups has `grace` to end after they were told to, and half a
+// second if nobody was; what ignores that is killed at once.
 //   Error: a rank could not be started; those that had been are ended.
 absl::StatusOr<RunOutcome> RunRanks(const std::vector<RankCommand>& commands,
                                     const SupervisorOptions& options);

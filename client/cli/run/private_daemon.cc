@@ -31,8 +31,8 @@ namespace {
 constexpr std::chrono::milliseconds kPollInterval{5};
 constexpr std::size_t kTailLines = 20;
 constexpr int kUsualPlaces = 256;  // max_sessions, unless it is said
-// Where a ringd is, and what others call it: settings of the user's own, which would keep private
-// ones from each other.
+// Where a ringd is, and what others call it: settings of the user's own ringd, or in a file that
+// RINGD_CONFIG names, which would keep private ones from each other.
 constexpr absl::string_view kPlaceSettings[] = {
     "RINGD_PEER_INTERFACE=", "RINGD_ADVERTISED_HOST=", "RINGD_LOG_FILE="};
 
@@ -44,7 +44,15 @@ std::vector<std::string> EnvironmentOfPrivateOnes() {
       result.emplace_back(*entry);
     }
   }
+  // Variables go before what is in a file.
+  for (const absl::string_view empty : kPlaceSettings) result.emplace_back(empty);
   return result;
+}
+
+// An empty one is as none, as it is for ringd.
+bool IsSet(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
 }
 
 bool IsProgram(const std::string& path) {
@@ -100,7 +108,7 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
                      "--cluster-key-file",
                      options.cluster_key_file};
   // The node's own configuration is for its service, unless the user says otherwise.
-  if (std::getenv("RINGD_CONFIG") == nullptr) {
+  if (!IsSet("RINGD_CONFIG")) {
     spawn.arguments.insert(spawn.arguments.end(), {"--config", "/dev/null"});
     // A part of all places is kept for root.
     const int places = 2 * options.ranks;

@@ -204,6 +204,20 @@ int ProvideFolder(absl::string_view option, const std::string& folder, MadeFolde
   return kUsage;
 }
 
+// The options that are for private ringds, where the one at `socket` serves the run.
+void TellUnused(const RunOptions& options, const std::string& socket) {
+  for (const auto& [is_given, option] :
+       {std::pair(!options.state_folder.empty(), "--state-dir"),
+        std::pair(!options.ringd_binary.empty(), "--ringd"), std::pair(options.keep, "--keep")}) {
+    if (is_given) {
+      std::fprintf(stderr,
+                   "ringctl: %s is not used: it is for private ringds, and the ringd at %s "
+                   "serves this run; --nodes 1 starts a private one\n",
+                   option, socket.c_str());
+    }
+  }
+}
+
 // Fills plan.nodes. The result is kDone, or what to end with.
 int ProvideNodes(const RunOptions& options, MadeFolders& folders, PrivateNodes& private_nodes,
                  JobPlan& plan) {
@@ -211,10 +225,7 @@ int ProvideNodes(const RunOptions& options, MadeFolders& folders, PrivateNodes& 
     const std::string socket = ChooseSocket(options.socket);
     absl::StatusOr<NodeAddress> running = RunningDaemon(socket);
     if (running.ok()) {
-      if (!options.state_folder.empty()) {
-        std::fprintf(stderr, "ringctl: --state-dir is not used: the ringd at %s has its own\n",
-                     socket.c_str());
-      }
+      TellUnused(options, socket);
       plan.nodes = {*std::move(running)};
       return kDone;
     }

@@ -14,8 +14,12 @@
 
 namespace ringd::cli {
 
+bool IsStandardOutput(absl::string_view path) noexcept {
+  return path == "-" || path == "/dev/stdout" || path == "/dev/fd/1" || path == "/proc/self/fd/1";
+}
+
 absl::StatusOr<std::unique_ptr<NewFile>> NewFile::Create(const std::string& path) {
-  if (path == "-" || path == "/dev/stdout" || path == "/dev/fd/1" || path == "/proc/self/fd/1") {
+  if (IsStandardOutput(path)) {
     return std::unique_ptr<NewFile>(new NewFile("-", "", "", stdout));
   }
   struct stat there {};

@@ -12,6 +12,9 @@
 
 namespace ringd::cli {
 
+// "-", "/dev/stdout" and its like.
+bool IsStandardOutput(absl::string_view path) noexcept;
+
 // Written under another name beside it, and renamed when it is complete. A device or a pipe stays
 // what it is, and is written to directly; of a symbolic link the file is meant that it leads to.
 //
@@ -19,7 +22,7 @@ namespace ringd::cli {
 // Ownership: removes what was written if it goes before Commit().
 class NewFile {
  public:
-  // "-", "/dev/stdout" and its like: standard output. Blocks while nobody reads from a pipe.
+  // Standard output, too (IsStandardOutput). Blocks while nobody reads from a pipe.
   //   The errno's status, which names the path: nothing can be written there.
   static absl::StatusOr<std::unique_ptr<NewFile>> Create(const std::string& path);
   ~NewFile();

@@ -233,7 +233,7 @@ int Tell(const TraceOptions& options, const TraceRecord& record, const Timeline&
                                                         uncertainty_ns / 1000 + 1, " us");
   std::fprintf(stderr,
                "%s: %s operations of ranks%s. Open it at ui.perfetto.dev or chrome://tracing\n",
-               options.out == "-" ? "written" : options.out.c_str(),
+               IsStandardOutput(options.out) ? "written" : options.out.c_str(),
                HumanCount(timeline.operations).c_str(), clocks.c_str());
   if (on_one_node) {
     std::fprintf(

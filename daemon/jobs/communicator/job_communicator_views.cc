@@ -202,9 +202,21 @@ absl::Status JobCommunicator::DescribeHealth() const {
     // A ringd may end when its ranks have left. Who waits for them hears that (Job::DescribeGone).
     return lane_->LostNode().has_value() ? absl::OkStatus() : health;
   }
+  // Who says that it has ended would send people to a ringd that may be well.
+  if (lane_->LostNodeIsUnreached()) {
+    return absl::AbortedError(absl::StrCat(health.message(), " ", DescribeInFlight()));
+  }
   // The backend's words are for whoever looks into the network.
   LogInfo(health.message(), Fields());
   return absl::AbortedError(absl::StrCat(DescribeLostNode(*node), " ", DescribeInFlight()));
+}
+
+std::uint64_t JobCommunicator::BytesBetweenNodes() const {
+  std::uint64_t bytes = 0;
+  for (const NeighbourStatistics& neighbour : WireStatistics().neighbours) {
+    bytes += neighbour.bytes_sent + neighbour.bytes_received;
+  }
+  return bytes;
 }
 
 double JobCommunicator::BytesPerSecond(Clock::time_point now) const {

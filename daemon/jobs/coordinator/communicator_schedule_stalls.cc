@@ -15,8 +15,11 @@ namespace {
 constexpr std::size_t kTensorsOfReport = 16;
 constexpr std::size_t kTensorsAskedFor = 2 * kTensorsOfReport;
 constexpr std::size_t kTensorsNamed = 3;
-// Of a verdict's parts.
+// Of a verdict, which goes to every node: of its parts, of the sentences of its text, and of those
+// for whom one tensor waits.
 constexpr int kRanksTold = 64;
+constexpr std::size_t kSentencesTold = 64;
+constexpr int kAwaitedTold = 8;
 
 std::string NameSome(const std::vector<std::string>& tensors) {
   std::vector<std::string> named;
@@ -43,6 +46,20 @@ void AddAwaited(const v1::MissingRank& missing, const std::string& host,
   awaited.set_state(missing.state());
   const int named = std::min(missing.tensors_size(), static_cast<int>(kTensorsNamed));
   for (int i = 0; i < named; ++i) awaited.add_tensors(missing.tensors(i));
+}
+
+void AddWaitsFor(const std::string& who, v1::StalledTensor& tensor) {
+  if (tensor.waits_for_size() == kAwaitedTold) {
+    tensor.set_waits_for_left_out(tensor.waits_for_left_out() + 1);
+  } else {
+    tensor.add_waits_for(who);
+  }
+}
+
+// Why, as far as nobody is missing.
+std::string DescribeComplete(std::size_t node_count, bool under_way) {
+  if (under_way) return "and the data between the nodes is under way";
+  return node_count == 1 ? "but it does not end" : "but the data between the nodes does not arrive";
 }
 
 }  // namespace
@@ -86,25 +103,42 @@ void CommunicatorSchedule::Inquire(Stall stall, Clock::time_point now) {
 void CommunicatorSchedule::Conclude(Clock::time_point now) {
   v1::CoordinatorMessage message;
   v1::StallVerdict& verdict = *message.mutable_stall_verdict();
-  std::map<std::string, std::vector<std::string>> waits_for;
+  std::map<std::string, v1::StalledTensor*> tensors;
+  for (const std::string& name : inquiry_.stall.tensors) {
+    v1::StalledTensor* const tensor = verdict.add_tensors();
+    tensor->set_name(name);
+    tensors[name] = tensor;
+  }
   std::vector<std::string> sentences;
+  std::size_t left_out = 0;
+  const auto say = [&](std::string sentence) {
+    if (sentences.size() < kSentencesTold) {
+      sentences.push_back(std::move(sentence));
+    } else {
+      ++left_out;
+    }
+  };
+  bool moving = false;
   for (const auto& [link, node, index] : nodes_) {
     const auto answer = inquiry_.answers.find(link);
     if (answer == inquiry_.answers.end()) {
-      sentences.push_back(absl::StrCat("ringd on ", DescribeNode(node), " does not answer"));
-      for (const std::string& tensor : inquiry_.stall.tensors)
-        waits_for[tensor].push_back(node.name);
+      say(absl::StrCat("ringd on ", DescribeNode(node), " does not answer"));
+      for (const auto& [name, tensor] : tensors) AddWaitsFor(node.name, *tensor);
       continue;
     }
+    moving = moving || answer->second.moving();
     for (const v1::MissingRank& missing : answer->second.missing()) {
       std::string who = DescribeRank(Rank(missing.rank()), missing.pid(), node.name);
       if (missing.state() != "running") absl::StrAppend(&who, " (", missing.state(), ")");
-      const std::vector<std::string> tensors(missing.tensors().begin(), missing.tensors().end());
+      const std::vector<std::string> names(missing.tensors().begin(), missing.tensors().end());
       AddAwaited(missing, node.name, verdict);
-      sentences.push_back(
-          absl::StrCat(who, missing.submitted() ? " does not go on with " : " has not submitted ",
-                       NameSome(tensors)));
-      for (const std::string& tensor : tensors) waits_for[tensor].push_back(who);
+      say(absl::StrCat(who, missing.submitted() ? " does not go on with " : " has not submitted ",
+                       NameSome(names)));
+      for (const std::string& name : names) {
+        if (const auto found = tensors.find(name); found != tensors.end()) {
+          AddWaitsFor(who, *found->second);
+        }
+      }
     }
   }
   char waited[32];
@@ -112,21 +146,16 @@ void CommunicatorSchedule::Conclude(Clock::time_point now) {
                          std::chrono::duration<double>(now - inquiry_.stall.reported).count();
   std::snprintf(waited, sizeof(waited), "%.1f s", seconds);
   if (sentences.empty()) {
-    sentences.push_back(absl::StrCat("every rank has submitted ", NameSome(inquiry_.stall.tensors),
-                                     nodes_.size() == 1
-                                         ? ", but it does not end"
-                                         : ", but the data between the nodes does not arrive"));
+    verdict.set_under_way(moving);
+    say(absl::StrCat("every rank has submitted ", NameSome(inquiry_.stall.tensors), ", ",
+                     DescribeComplete(nodes_.size(), moving)));
   }
+  if (left_out > 0) sentences.push_back(absl::StrCat("and ", left_out, " more like that"));
   verdict.set_waiting_seconds(seconds);
   verdict.set_why(absl::StrJoin(sentences, "; "));
   const std::string where =
       options_.name.empty() ? "" : absl::StrCat(" on communicator '", options_.name, "'");
   verdict.set_text(absl::StrCat("waiting", where, " since ", waited, ": ", verdict.why()));
-  for (const std::string& tensor : inquiry_.stall.tensors) {
-    v1::StalledTensor* stalled = verdict.add_tensors();
-    stalled->set_name(tensor);
-    for (const std::string& who : waits_for[tensor]) stalled->add_waits_for(who);
-  }
   Broadcast(std::move(message));
   inquiry_.open = false;
   if (auto next = std::exchange(next_stall_, std::nullopt)) Inquire(*std::move(next), now);

@@ -174,6 +174,8 @@ void JobCoordinator::OnRankDevice(const Node& node, const v1::RankDevice& device
 }
 
 void JobCoordinator::OnRanksLeft(LinkId link, Node& node, const v1::RanksLeft& left) {
+  const bool are_first =
+      std::ranges::all_of(nodes_, [](const auto& entry) { return entry.second.left.empty(); });
   const bool is_its_own = std::all_of(left.ranks().begin(), left.ranks().end(), [&](int rank) {
     return Holds(node, Rank(rank)) && node.left.insert(rank).second;
   });
@@ -182,8 +184,8 @@ void JobCoordinator::OnRanksLeft(LinkId link, Node& node, const v1::RanksLeft& l
                                           "that ranks have left which it does not have")));
     return;
   }
-  // Before their tensors go, and with them the buckets.
-  if (world_ != nullptr && state_ == State::kRunning) world_->KeepPlan();
+  // Before their tensors go, and with them the buckets. Nothing is learned of all ranks afterwards.
+  if (are_first && world_ != nullptr && state_ == State::kRunning) world_->KeepPlan();
   v1::CoordinatorMessage relay;
   *relay.mutable_ranks_left() = left;
   BroadcastExcept(link, relay);

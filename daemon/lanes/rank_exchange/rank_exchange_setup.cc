@@ -78,7 +78,11 @@ RankExchangeSetup::State RankExchangeSetup::Advance(Clock::time_point now) {
   const bool is_ready = Missing(children_ | parents_) == 0;
   if (is_hub()) {
     HearReady();
-    if (state_ == State::kPending && is_ready && ready_ == children_) OpenAll();
+    if (state_ == State::kPending && is_ready && ready_ == children_) {
+      // One that was ready may have given up since.
+      CheckSilence();
+      if (state_ == State::kPending) OpenAll();
+    }
   } else if (is_ready && !reported_) {
     Report();
   }

@@ -83,6 +83,7 @@ class WireLane final : public Lane {
                                                                Clock::time_point now) override;
   absl::Status Health() const override { return wire_->health(); }
   std::optional<NodeIndex> LostNode() const override;
+  bool LostNodeIsUnreached() const override { return wire_->lost_node_is_unreached(); }
   CommunicatorStatistics Statistics() const override { return wire_->Statistics(); }
   ChannelTime TimeOf(std::uint32_t channel) const override { return meter_.TimeOf(channel); }
   absl::Status OpenRankExchange(std::vector<UniqueFd> connections) override;

@@ -243,8 +243,10 @@ TEST_CASE("TCP: a node that can't be reached is named with its address") {
   REQUIRE(world.RunUntil([&] { return !(*made)->health().ok(); }));
   CHECK(absl::IsUnavailable((*made)->health()));
   CHECK((*made)->lost_node() == NodeIndex(static_cast<std::int32_t>(other)));
+  CHECK((*made)->lost_node_is_unreached());
   CHECK_THAT(std::string((*made)->health().message()),
-             Contains(spec.node_names[other]) && Contains("127.0.0.1:1: Connection refused"));
+             Contains("no connection for data to " + spec.node_names[other]) &&
+                 Contains("127.0.0.1:1: Connection refused"));
 }
 
 TEST_CASE(

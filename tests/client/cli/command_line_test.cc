@@ -214,6 +214,7 @@ TEST_CASE("ringctl trace: needs a file, and standard output for one thing at mos
   CHECK(Parse({"trace", "--out", "-"})->trace.seconds == 5);
   CHECK_THAT(Problem({"trace", "--job", "train"}), Contains("--out"));
   CHECK_THAT(Problem({"trace", "--out", "-", "--json"}), Contains("standard output"));
+  CHECK_THAT(Problem({"trace", "--out", "/dev/stdout", "--json"}), Contains("standard output"));
   CHECK_THAT(Problem({"trace", "--out", "x", "--seconds", "-1"}), Contains("--seconds"));
 }
 

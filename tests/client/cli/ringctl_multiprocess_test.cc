@@ -153,6 +153,11 @@ TEST_CASE("ringctl run: a running ringd is used") {
   words >> prefix >> outer >> prefix >> inner;
   CHECK(outer == inner);
   CHECK_FALSE(outer.empty());
+  const Result unused = place.Ringctl(
+      "run -- sh -c '\"$RINGCTL\" run --keep --ringd /none --state-dir state -- true'");
+  CHECK(unused.exit_code == 0);
+  CHECK_THAT(unused.err, Contains("--keep is not used") && Contains("--ringd is not used") &&
+                             Contains("--state-dir is not used"));
 }
 
 TEST_CASE("ringctl run --nodes: each node has a ringd, and all have one rendezvous") {
@@ -267,6 +272,20 @@ TEST_CASE("ringctl run: a ringd's place in the environment is not that of privat
   INFO(result.err);
   CHECK(result.exit_code == 0);
   CHECK_THAT(result.out, Contains("127.0.0.1:") && !Contains("no-such-host"));
+}
+
+TEST_CASE("ringctl run: nor is that in a file which RINGD_CONFIG names") {
+  const Workplace place;
+  std::ofstream(place.folder + "/ringd.toml")
+      << "peer_interface = \"eth7\"\nadvertised_host = \"no-such-host\"\nstall_warning = \"7s\"\n";
+  const bool is_empty = GENERATE(false, true);
+  ::setenv("RINGD_CONFIG", is_empty ? "" : (place.folder + "/ringd.toml").c_str(), 1);
+  const Result result = place.Ringctl("run --nodes 2 -- sh -c '\"$RINGCTL\" status --json'");
+  ::unsetenv("RINGD_CONFIG");
+  INFO(result.err);
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.out, Contains("127.0.0.1:") && !Contains("no-such-host"));
+  if (!is_empty) CHECK_THAT(result.out, Contains("ringd.toml"));
 }
 
 TEST_CASE("ringctl: a full disk is told, whatever is written") {

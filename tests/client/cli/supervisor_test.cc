@@ -1,6 +1,7 @@
 #include "client/cli/processes/supervisor.h"
 
 #include <fcntl.h>
+#include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,6 +41,14 @@ std::pair<UniqueFd, UniqueFd> MakePipe() {
   int ends[2];
   REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
   return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+// The reader's end first.
+std::pair<UniqueFd, UniqueFd> MakeTerminal() {
+  int reader = -1;
+  int writer = -1;
+  REQUIRE(::openpty(&reader, &writer, nullptr, nullptr, nullptr) == 0);
+  return {UniqueFd(reader), UniqueFd(writer)};
 }
 
 // A folder for one test, with files that take the run's output.
@@ -278,6 +287,45 @@ TEST_CASE("RunRanks: a signal to ringctl goes to the ranks; a second one kills t
   }
 }
 
+TEST_CASE("RunRanks: one wish to end that comes as several signals leaves the ranks their grace") {
+  Workplace place;
+  place.options().grace = seconds(60);
+  const int first = GENERATE(SIGHUP, SIGTERM);
+  const int second = GENERATE(SIGHUP, SIGTERM);
+  const pid_t self = ::getpid();
+  std::thread user([&] {
+    const Clock::time_point deadline = Clock::now() + seconds(30);
+    while (ReadFile(place.file("ready")).empty() && Clock::now() < deadline) {
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+    ::kill(self, first);
+    std::this_thread::sleep_for(milliseconds(20));
+    ::kill(self, second);
+  });
+  const RunOutcome outcome =
+      place.Run({"trap 'sleep 0.3; echo yes > $D/saved; exit 0' TERM HUP; echo yes > $D/ready\n"
+                 "while :; do sleep 0.05; done"});
+  user.join();
+  CHECK(ReadFile(place.file("saved")) == "yes\n");
+  CHECK(outcome.signal == first);
+  CHECK(outcome.ends[0].end.ok());
+}
+
+TEST_CASE("RunRanks: SIGTERM once more after a while kills the ranks") {
+  Workplace place;
+  place.options().grace = seconds(60);
+  const pid_t self = ::getpid();
+  std::thread user([&] {
+    std::this_thread::sleep_for(milliseconds(300));
+    ::kill(self, SIGTERM);
+    std::this_thread::sleep_for(milliseconds(1200));
+    ::kill(self, SIGTERM);
+  });
+  const RunOutcome outcome = place.Run({"trap '' TERM; sleep 60; sleep 60"});
+  user.join();
+  CHECK(outcome.ends[0].end.signal == SIGKILL);
+}
+
 TEST_CASE("RunRanks: what a shell has started has the grace time, too, when the shell has ended") {
   Workplace place;
   place.options().grace = seconds(30);
@@ -301,7 +349,7 @@ TEST_CASE("RunRanks: what a shell has started has the grace time, too, when the 
 
 TEST_CASE("RunRanks: the time limit holds, too, if nobody reads the output") {
   Workplace place;
-  auto [reader, writer] = MakePipe();
+  auto [reader, writer] = GENERATE(false, true) ? MakeTerminal() : MakePipe();
   place.options().standard_output = writer.get();
   place.options().time_limit = Clock::now() + milliseconds(200);
   const Clock::time_point start = Clock::now();
@@ -313,7 +361,7 @@ TEST_CASE("RunRanks: the time limit holds, too, if nobody reads the output") {
 
 TEST_CASE("RunRanks: a signal that comes while nobody reads the output is told as that") {
   Workplace place;
-  auto [reader, writer] = MakePipe();
+  auto [reader, writer] = GENERATE(false, true) ? MakeTerminal() : MakePipe();
   place.options().standard_output = writer.get();
   const pid_t self = ::getpid();
   std::thread user([&] {

@@ -46,6 +46,8 @@ TEST_CASE(
            Case{"peer_address", "nowhere", "host:port"},
            Case{"state_dir", "var/lib", "an absolute path"},
            Case{"node_name", "a\nb", "control character"},
+           Case{"state_dir", "/tmp/caf\xe9", "not UTF-8"},
+           Case{"allowed_users", "alice,\xff", "not UTF-8"},
            Case{"cluster_key_file", "cluster.key", "an absolute path"},
            Case{"insecure_peers", "perhaps", "true or false"},
            Case{"fusion", "sometimes", "learned, pinned, off, or a size"},

@@ -151,6 +151,33 @@ TEST_CASE("Engine: a Join whose caller goes is answered at once, and its place i
   CHECK(::poll(&entry, 1, 20'000) == 1);
 }
 
+TEST_CASE(
+    "Engine: who has died while a job gathered, and comes again at once, is in the next one") {
+  Node node;
+  Trainer first = node.Attach();
+  const v1::JoinRequest rank_0 = node.JoinRequestOf(0, 2);
+  const auto died = Await<v1::JoinReply>([&](Answer<v1::JoinReply> answer) {
+    static_cast<void>(node.BeginJoin(first.token, rank_0, std::move(answer)));
+    first.lifeline.Reset();
+  });
+  CHECK_FALSE(died.status.ok());
+
+  const Trainer again = node.Attach();
+  const Trainer other = node.Attach();
+  v1::JoinRequest rank_1 = rank_0;
+  rank_1.set_rank(1);
+  rank_1.set_local_rank(1);
+  std::promise<absl::Status> came_again;
+  static_cast<void>(node.BeginJoin(again.token, rank_0, [&](const absl::Status& status, auto) {
+    came_again.set_value(status);
+  }));
+  const auto joined = Await<v1::JoinReply>([&](Answer<v1::JoinReply> answer) {
+    static_cast<void>(node.BeginJoin(other.token, rank_1, std::move(answer)));
+  });
+  CHECK(joined.status == absl::OkStatus());
+  CHECK(came_again.get_future().get() == absl::OkStatus());
+}
+
 TEST_CASE("Engine: lists are answered, and what is asked for when it stops is answered, too") {
   Node node;
   const Trainer trainer = node.Join();

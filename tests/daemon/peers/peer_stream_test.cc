@@ -81,6 +81,26 @@ TEST_CASE("PeerStream: a host that acknowledges nothing is lost after interval a
   CHECK(look.over == absl::UnavailableError("its host does not answer"));
 }
 
+TEST_CASE("PeerStream: nothing follows a message that has left in part, not even why it ends") {
+  Ends ends = UnixEnds();
+  const auto budget = std::make_shared<PeerBudget>(std::size_t{4} << 20);
+  PeerStream stream(PeerStreamLimits{}, budget);
+  stream.Connect(std::move(ends.own), Clock::now());
+  // More than the kernel takes, and then nobody has any room.
+  REQUIRE(stream.Send(EncodePeerFrame(
+      PeerFrameKind::kMessage, std::vector<std::byte>(std::size_t{3} << 20, std::byte{'m'}))));
+  REQUIRE(budget->Take((std::size_t{4} << 20) - budget->used()));
+  REQUIRE(stream.Close(absl::AbortedError("why")));
+  stream.Disconnect();
+  std::string all;
+  std::array<char, 4096> bytes;
+  for (ssize_t got; (got = ::recv(ends.other.get(), bytes.data(), bytes.size(), 0)) > 0;) {
+    all.append(bytes.data(), static_cast<std::size_t>(got));
+  }
+  REQUIRE(all.size() > kPeerFrameHeaderBytes);
+  CHECK(all.find_first_not_of('m', kPeerFrameHeaderBytes) == std::string::npos);
+}
+
 TEST_CASE("PeerStream: a process that says nothing has its patience while its host acknowledges") {
   World world;
   milliseconds time{1000};

@@ -1,5 +1,8 @@
 // ringd as a process: how it starts, what it tells, how it ends.
+#include <sys/wait.h>
+
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -61,6 +64,12 @@ TEST_CASE(
   REQUIRE(
       ReceiveWithFds(trainer->get(), std::as_writable_bytes(std::span(text)), InSeconds(5)).ok());
   CHECK_THAT(text, Contains("was stopped"));
+}
+
+TEST_CASE("ringd: what it was asked to print and can't is told") {
+  const std::string action = GENERATE("--help", "--version", "--print-config");
+  const std::string command = "daemon/ringd --config /dev/null " + action + " >/dev/full 2>&1";
+  CHECK(WEXITSTATUS(std::system(command.c_str())) == kExitFailed);
 }
 
 TEST_CASE("ringd: a drain ends when the last trainer has gone, or when drain_timeout has passed") {

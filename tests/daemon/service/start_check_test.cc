@@ -1,5 +1,9 @@
 #include "daemon/service/start_check.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -8,6 +12,8 @@
 #include <fstream>
 #include <string>
 #include <vector>
+
+#include "proto/base/unique_fd.h"
 
 namespace ringd {
 namespace {
@@ -80,6 +86,31 @@ TEST_CASE("FindStartProblems: names the setting, what is wrong, and all of it at
   CHECK_THAT(machine.Problem(), Contains("socket"));
   machine.config.operators_group = "no-such-group";
   CHECK(FindStartProblems(machine.config).size() == 2);
+}
+
+TEST_CASE("CheckPeerAddress: a port that somebody listens on is good") {
+  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  REQUIRE(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(::listen(listener.get(), 1) == 0);
+  REQUIRE(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  CHECK(CheckPeerAddress("127.0.0.1:" + std::to_string(ntohs(address.sin_port))).ok());
+}
+
+TEST_CASE("CheckPeerAddress: a port that only root may listen on is named to others") {
+  constexpr uid_t kNobody = 65534;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::geteuid() == 0 && ::setuid(kNobody) != 0) ::_exit(2);
+    const absl::Status status = CheckPeerAddress("127.0.0.1:1");
+    ::_exit(status.message().find("port 1: Permission denied") != std::string::npos ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
 }
 
 TEST_CASE("CheckStateDir: a folder that is there, or that ringd can make, or none") {

@@ -103,6 +103,7 @@ def test_installing_again_keeps_key_and_configuration(tmp_path: Path) -> None:
     former = program.stat().st_ino
     said = install(tmp_path, "--peer-interface", "eth1")
     assert "kept" in said
+    assert "cluster_key_file is not set there" in said
     assert (toml.read_text(), key.read_text()) == ("max_sessions = 17\n", before)
     # Another file: what runs is the former one.
     assert program.stat().st_ino != former

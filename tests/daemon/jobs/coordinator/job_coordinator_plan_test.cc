@@ -183,6 +183,30 @@ TEST_CASE(
   CHECK(world.PlanOf(kB).link().latency_us() == Approx(known ? 99 : 30));
 }
 
+struct CountingKeeper final : PlanKeeper {
+  void Keep(KeptState /*changed*/) override { ++kept; }
+  void KeepUnmeasured(const std::vector<std::string>& /*names*/, std::int64_t /*at*/) override {}
+
+  int kept = 0;
+};
+
+TEST_CASE("JobCoordinator: what was learned is kept once, however many ranks leave") {
+  CountingKeeper keeper;
+  PlanStore plans({}, &keeper);
+  JobCoordinator::Options options = OptionsOf(2);
+  options.plans = &plans;
+  World world(options);
+  world.Start();
+  for (int step = 0; step < 3; ++step) world.Step({"a", "b"}, 1000);
+  const int before = keeper.kept;
+  for (const auto& [link, rank] : {std::pair(kB, 1), std::pair(kA, 0)}) {
+    v1::NodeMessage left;
+    left.mutable_ranks_left()->add_ranks(rank);
+    world.coordinator.OnMessage(link, left, world.now);
+  }
+  CHECK(keeper.kept == before + 1);
+}
+
 TEST_CASE("JobCoordinator: what was learned is kept when the first rank leaves") {
   PlanStore plans("");
   JobCoordinator::Options options = OptionsOf(2);

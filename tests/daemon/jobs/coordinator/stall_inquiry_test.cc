@@ -34,9 +34,11 @@ struct StalledWorld {
         .inquiry();
   }
   void Answer(LinkId link, std::uint32_t inquiry, const std::string& state = "",
-              const std::vector<std::string>& tensors = {}, bool submitted = false) {
+              const std::vector<std::string>& tensors = {}, bool submitted = false,
+              bool moving = false) {
     v1::NodeMessage message;
     message.mutable_stall_answer()->set_inquiry(inquiry);
+    message.mutable_stall_answer()->set_moving(moving);
     if (!state.empty()) {
       v1::MissingRank& missing = *message.mutable_stall_answer()->add_missing();
       missing.set_rank(1);
@@ -134,6 +136,45 @@ TEST_CASE("Stall inquiry: if nobody is missing the network is to blame") {
   world.Answer(kB, world.Inquiry(kB));
   CHECK_THAT(world.Verdict(kB).text(), Contains("every rank has submitted 'gradient'"));
   CHECK_THAT(world.Verdict(kB).text(), Contains("data between the nodes does not arrive"));
+}
+
+TEST_CASE("Stall inquiry: what is under way is no stall, as long as its data moves anywhere") {
+  StalledWorld world;
+  world.Report({"gradient"});
+  world.Answer(kA, world.Inquiry(kA));
+  world.Answer(kB, world.Inquiry(kB), "", {}, false, true);
+  CHECK(world.Verdict(kA).under_way());
+  CHECK(world.Verdict(kA).why() ==
+        "every rank has submitted 'gradient', and the data between the nodes is under way");
+  // Of another operation: for this one somebody is missing.
+  world.Report({"gradient"});
+  world.Answer(kA, world.Inquiry(kA), "", {}, false, true);
+  world.Answer(kB, world.Inquiry(kB), "running", {"gradient"});
+  CHECK_FALSE(world.Verdict(kA).under_way());
+}
+
+TEST_CASE("Stall inquiry: a verdict does not grow with the ranks that are awaited") {
+  StalledWorld world;
+  std::vector<std::string> tensors;
+  for (int i = 0; i < 16; ++i) tensors.push_back("layers." + std::to_string(i) + ".weight");
+  world.Report(tensors);
+  v1::NodeMessage message;
+  message.mutable_stall_answer()->set_inquiry(world.Inquiry(kB));
+  for (int rank = 1; rank <= 1000; ++rank) {
+    v1::MissingRank& missing = *message.mutable_stall_answer()->add_missing();
+    missing.set_rank(rank);
+    missing.set_state("running");
+    for (const std::string& tensor : tensors) missing.add_tensors(tensor);
+  }
+  world.Answer(kA, world.Inquiry(kA));
+  world.coordinator.OnMessage(kB, message, world.begin + milliseconds(250));
+  const v1::StallVerdict& verdict = world.Verdict(kA);
+  CHECK(verdict.ByteSizeLong() < 64 << 10);
+  CHECK_THAT(verdict.why(), Contains("and 936 more like that"));
+  REQUIRE(verdict.tensors_size() == 16);
+  CHECK(verdict.tensors(15).waits_for_size() == 8);
+  CHECK(verdict.tensors(15).waits_for_left_out() == 992);
+  CHECK(verdict.ranks_left_out() == 936);
 }
 
 TEST_CASE("Stall inquiry: a rank that is stopped amid its part of an operation does not go on") {

@@ -229,6 +229,17 @@ TEST_CASE("RankExchangeSetup: a node that goes or speaks too soon ends it for al
     first.HangUp();
     what = "node-1: it closed the connection";
   }
+  SECTION("is the last one to be ready, and goes before it can have heard that all are") {
+    Member second(nodes.PlanOf(0), 2, 0);
+    second.Await();
+    second.Say(BytesOf(kRankExchangeReady));
+    nodes.Settle(began);
+    CHECK(nodes.Setup(0).Advance(began) == State::kPending);
+    first.Say(BytesOf(kRankExchangeReady));
+    first.HangUp();
+    what = "node-1: it closed the connection";
+    CHECK(nodes.Is(0, State::kFailed, began));
+  }
   SECTION("speaks before it is ready") {
     first.Say(BytesOf(kRankExchangeOpen));
     what = "node-1: it said what makes no sense";

@@ -1,0 +1,58 @@
+"""An operation that takes its time on a slow line is no stall."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.failures.events import parse_events, start_trainers
+from tests.integration.shaped_line import ShapedLine
+from tests.integration.two_ends import TwoEnds
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces, which needs root")
+
+RATE_MBIT = 100
+# 32 MiB, which go both ways: 2.7 s.
+LARGE = """
+    import time
+
+    from trainer import Trainer, run, say
+
+
+    def main():
+        trainer = Trainer()
+        assert trainer.all_reduce("warm-up") == trainer.size
+        begin = time.monotonic()
+        assert trainer.all_reduce("large", count=8 << 20) == trainer.size
+        say("took", seconds=time.monotonic() - begin)
+
+
+    run(main)
+"""
+
+
+@pytest.fixture
+def ends() -> Iterator[TwoEnds[ShapedLine]]:
+    folder = Path(tempfile.mkdtemp(prefix="ringd-", dir="/tmp"))
+    try:
+        ends = TwoEnds(folder, ShapedLine(RATE_MBIT), stall_warning="1s")
+        try:
+            yield ends
+        finally:
+            ends.end()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_nobody_is_warned_while_the_data_moves(ends: TwoEnds[ShapedLine]) -> None:
+    job = start_trainers(ends, LARGE, [1, 1])
+    job.expect_success()
+    for rank in job.ranks:
+        (took,) = parse_events(rank.output, "took")
+        assert took["seconds"] > 2
+        assert "is waiting" not in rank.output
