@@ -14,6 +14,9 @@ using std::chrono::milliseconds;
 // Buckets on the stream at once: enough that the GPU never waits for this thread.
 constexpr std::size_t kMostInFlight = 32;
 constexpr milliseconds kReleaseAgain{10};
+// From a failure to the hour at which the other ranks have heard of it, over two control streams,
+// and have failed their communicators. Less than NcclCommunicator waits after PrepareAbort.
+constexpr milliseconds kOthersHear{300};
 constexpr milliseconds kEndPatience{1000};
 
 void AddSlab(DeviceSlabId slab, std::vector<DeviceSlabId>* slabs) {
@@ -333,13 +336,28 @@ void DeviceCommunicator::Fail(const absl::Status& status, std::vector<DeviceBuck
   failure_ = status;
   failed_at_ = Clock::now();
   if (registered_ != nullptr) registered_->StopAgreeing();
+  release_at_ = failed_at_ + (AwaitsTensors() ? kOthersHear : milliseconds(0));
   nccl_->PrepareAbort(status.message());
   std::move(in_flight_.begin(), in_flight_.end(), std::back_inserter(lingering_));
   in_flight_.clear();
   if (launching_) lingering_.push_back(*std::move(launching_));
   launching_.reset();
   for (DeviceBucket& bucket : queued) lingering_.emplace_back().bucket = std::move(bucket);
+}
+
+bool DeviceCommunicator::AwaitsTensors() const {
+  const auto awaits = [](const Bucket& bucket) {
+    return !bucket.bucket.ready.empty() && bucket.times.ready == Clock::time_point();
+  };
+  return (launching_ && awaits(*launching_)) || std::ranges::any_of(in_flight_, awaits);
+}
+
+bool DeviceCommunicator::Release(Clock::time_point now) {
+  if (is_released_) return true;
+  if (now < release_at_) return false;
+  is_released_ = true;
   ReleaseSlots();
+  return true;
 }
 
 void DeviceCommunicator::SignalRefused(const DeviceBucket& bucket) {

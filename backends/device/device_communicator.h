@@ -100,17 +100,22 @@ class DeviceCommunicator {
   // failed. Precondition: kReady or kLeaving, and not has_work().
   absl::StatusOr<bool> Leave();
 
-  // Aborts the communicator for the reason `status`, and releases the slots of all buckets in
-  // flight and of `queued`, which were not offered yet. NCCL is asked only by IsDrained, so that
-  // the slots of all communicators that fail at once are released before: ncclCommAbort may wait
-  // for the streams that wait for them. Does nothing after the first time.
+  // Gives up all buckets in flight, and `queued`, which were not offered yet, for the reason
+  // `status`. Does nothing after the first time.
   void Fail(const absl::Status& status, std::vector<DeviceBucket> queued);
+
+  // After Fail: releases the slots of all those buckets, once; false: it is too early. Where
+  // tensors of this rank may not be ready, the stream would go on and hand them to the others: they
+  // get time to hear of the failure before.
+  bool Release(Clock::time_point now);
 
   // Signals the results of a bucket that was refused, behind what is launched: they will never
   // come, and streams that wait must go on. Precondition: kReady and not is_launching().
   void SignalRefused(const DeviceBucket& bucket);
 
-  // After Fail: whether the GPU is done with all that was launched. When ncclCommAbort has returned
+  // Whether the GPU is done with all that was launched. NCCL is told to abort; before, all
+  // communicators of the GPU that have failed must have been released (Release): ncclCommAbort may
+  // wait for the streams that wait for their slots. When ncclCommAbort has returned
   // it releases the slots again and again, since a stream that was let go may write to them. Before
   // that it makes no call of the driver. Appends the buckets' ends to `ended` when that is so: from
   // then on nothing touches their memory. Or after a second, if the GPU does not end what was
@@ -149,6 +154,8 @@ class DeviceCommunicator {
   absl::Status Collect(Clock::time_point now, std::vector<DeviceBucketEnded>* ended);
   absl::Status CheckDeadline(Clock::time_point now) const;
   absl::Status TakeEvent(std::optional<CudaEvent>* event);
+  // Whether a launched bucket may wait for the tensors of this rank.
+  bool AwaitsTensors() const;
   void Retire(Bucket* bucket);
   void ReleaseSlots();
   void EndLingering(std::vector<DeviceBucketEnded>* ended);
@@ -178,6 +185,8 @@ class DeviceCommunicator {
   absl::Status device_error_;
   // After Fail: what the GPU may still be at.
   std::vector<Bucket> lingering_;
+  Clock::time_point release_at_;
+  bool is_released_ = false;
   Clock::time_point next_release_;
   bool is_drained_ = false;
   bool has_ended_all_ = false;

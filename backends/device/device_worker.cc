@@ -310,6 +310,13 @@ bool DeviceWorker::SweepFailed(Clock::time_point now) {
     }
     return is_drained;
   };
+  bool are_released = true;
+  for (const auto& [id, communicator] : communicators_) {
+    if (communicator->phase() != DeviceCommunicator::Phase::kFailed) continue;
+    are_released &= communicator->Release(now);
+  }
+  for (const auto& communicator : closing_) are_released &= communicator->Release(now);
+  if (!are_released) return true;
   for (const auto& [id, communicator] : communicators_) {
     if (communicator->phase() == DeviceCommunicator::Phase::kFailed) look(*communicator);
   }

@@ -42,7 +42,7 @@ void Engine::JoinNow(absl::string_view token, const v1::JoinRequest& request,
   if (open == jobs_.end()) {
     // Whoever comes again at once must not be gathered with those that have died.
     for (const auto& job : jobs_) {
-      if (is_asked_for(job)) job->GiveWay(now);
+      if (is_asked_for(job)) job->GiveWay(Rank(request.rank()), now);
     }
   }
   Job* job = open != jobs_.end() ? open->get() : OpenJob(request, job_key, uid, now);

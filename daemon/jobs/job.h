@@ -175,10 +175,11 @@ class Job {
   // The session's rank has failed, as it says itself in the words of LeaveRequest.failure, which
   // are not trusted: that is the job's cause, unless there is an earlier one.
   void LeaveFailed(const Session& session, absl::string_view failure, Clock::time_point now);
+  // `rank` comes again. If this incarnation still gathers and has had it, it ends now, for whom it
+  // has lost.
+  void GiveWay(Rank rank, Clock::time_point now);
   // The session's process is gone; Tick then waits a moment for word of how it ended. Or ringd has
   // ended the session, `for_cause`: then `reason` is what the others hear.
-  // Its next incarnation is to begin: if it still gathers, it ends now, for whom it has lost.
-  void GiveWay(Clock::time_point now);
   void OnSessionLost(const Session& session, const std::string& reason, bool for_cause,
                      Clock::time_point now);
   // A launcher's word of how a rank of this node ended. False: no such rank here. One that has not

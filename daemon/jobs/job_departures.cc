@@ -115,8 +115,10 @@ void Job::OnSessionLost(const Session& session, const std::string& reason, bool 
   TellDeaths(now);
 }
 
-void Job::GiveWay(Clock::time_point now) {
-  if (state_ == State::kJoining) TellDeaths(now, true);
+void Job::GiveWay(Rank rank, Clock::time_point now) {
+  const bool had_it = std::ranges::any_of(
+      members_, [rank](const auto& entry) { return entry.second.rank == rank; });
+  if (state_ == State::kJoining && had_it) TellDeaths(now, true);
 }
 
 bool Job::OnExitReport(Rank rank, int pid, const ProcessExit& exit) {
@@ -339,7 +341,6 @@ void Job::Tick(Clock::time_point now) {
 void Job::Tick(CommunicatorPart& part, Clock::time_point now) {
   part.communicator->Look(now);
   if (part.number == 0) LookAtRankExchange(now);
-  if (part.communicator->Idle()) part.bytes_moved.reset();
   if (state_ != State::kRunning || agreed_.pending() || part.communicator->Idle()) return;
   if (const std::string gone = DescribeGone(part, now); !gone.empty()) {
     Propose(absl::AbortedError(gone));

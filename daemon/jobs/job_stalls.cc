@@ -20,7 +20,7 @@ constexpr std::chrono::seconds kJoinWarning{5};
 constexpr std::size_t kTensorsReported = 16;
 // The coordinator waits a second for the nodes' answers.
 constexpr std::chrono::seconds kVerdictPatience{2};
-// Data that has not moved for so long between the nodes does not move.
+// Of a node to which nothing has come from others for so long, no data is on its way.
 constexpr std::chrono::seconds kStandstill{1};
 // Of what a stall is shown with.
 constexpr std::size_t kWhyBytes = 4096;
@@ -68,21 +68,28 @@ std::chrono::nanoseconds LongestWait(const CommunicatorPart& part, const v1::Sta
   return longest;
 }
 
+bool NamesAllOf(const v1::StallVerdict& former, const v1::StallVerdict& verdict) {
+  return std::ranges::all_of(former.tensors(), [&verdict](const v1::StalledTensor& tensor) {
+    return std::ranges::any_of(verdict.tensors(), [&tensor](const v1::StalledTensor& named) {
+      return named.name() == tensor.name();
+    });
+  });
+}
+
 }  // namespace
 
 void Job::CheckStalls(CommunicatorPart& part, Clock::time_point now) {
   const auto deadline = options_.operation_timeout;
   const auto report_after = ReportAfter(options_.stall_warning, deadline);
   if (report_after.count() <= 0) return;
-  // Before it is asked about: whether anything moves is seen by looking twice.
-  const std::optional<Clock::time_point> since =
-      part.communicator->WaitingSince(now - report_after / 2);
-  const std::optional<std::uint64_t> moved_before = std::exchange(part.bytes_moved, std::nullopt);
-  if (since.has_value()) {
-    part.bytes_moved = part.communicator->BytesBetweenNodes();
-    if (moved_before.value_or(*part.bytes_moved) != *part.bytes_moved) part.moved_at = now;
+  const std::optional<std::uint64_t> received = part.communicator->ReceivedBytes();
+  if (received.has_value() && part.received_bytes.value_or(*received) != *received) {
+    part.received_at = now;
   }
-  if (!since.has_value() || *since > now - report_after) {
+  part.received_bytes = received;
+  const std::optional<Clock::time_point> since =
+      part.communicator->WaitingSince(now - report_after);
+  if (!since.has_value()) {
     part.next_stall_report = report_after;
     return;
   }
@@ -103,11 +110,12 @@ void Job::CheckStalls(CommunicatorPart& part, Clock::time_point now) {
   // A first warning after the warning time, then when twice as much has passed, and so on.
   if (!too_late && (now - oldest < part.next_stall_report || link_ == nullptr)) return;
   // Only now: where much waits, this takes its time.
-  const auto waiting = part.communicator->Waiting(now - report_after);
+  auto waiting = part.communicator->Waiting(now - report_after);
   if (waiting.empty()) return;
+  // Few are named; what has waited longest decides when is asked again.
+  std::ranges::stable_sort(waiting, {}, &WaitingSubmission::since);
   if (too_late) {
-    const WaitingSubmission& late =
-        *std::ranges::min_element(waiting, {}, &WaitingSubmission::since);
+    const WaitingSubmission& late = waiting.front();
     const bool known = part.verdict_at >= late.since &&
                        std::ranges::any_of(part.verdict.tensors(), [&late](const auto& tensor) {
                          return tensor.name() == late.name;
@@ -150,7 +158,7 @@ void Job::OnStallInquiry(CommunicatorPart& part, const v1::StallInquiry& inquiry
   message.set_communicator(part.number);
   v1::StallAnswer& answer = *message.mutable_stall_answer();
   answer.set_inquiry(inquiry.inquiry());
-  answer.set_moving(Clock::now() - part.moved_at < kStandstill);
+  answer.set_moving(Clock::now() - part.received_at < kStandstill);
   std::map<std::pair<int, bool>, v1::MissingRank> missing;  // by member, and whether it submitted
   for (const std::string& tensor : inquiry.tensors()) {
     const std::vector<int> places = part.communicator->MembersWithout(tensor);
@@ -181,16 +189,17 @@ void Job::OnStallInquiry(CommunicatorPart& part, const v1::StallInquiry& inquiry
 void Job::OnStallVerdict(CommunicatorPart& part, const v1::StallVerdict& verdict,
                          Clock::time_point now) {
   if (part.communicator == nullptr) return;
+  part.asked.reset();
+  // Of other tensors than those for which somebody is missing.
+  if (verdict.under_way() && StallGoesOn(part) && !NamesAllOf(part.verdict, verdict)) return;
   part.verdict = verdict;
   part.verdict_at = now;
-  part.asked.reset();
   part.awaited_here.clear();
-  const std::chrono::nanoseconds longest = LongestWait(part, verdict, now);
   if (verdict.under_way()) {
     // It is asked about again, soon and as long as it takes: the data may come to stand.
-    if (longest.count() > 0)
-      part.next_stall_report =
-          longest + ReportAfter(options_.stall_warning, options_.operation_timeout) / 3;
+    const Clock::time_point oldest = part.communicator->WaitingSince(now).value_or(now);
+    part.next_stall_report =
+        now - oldest + ReportAfter(options_.stall_warning, options_.operation_timeout) / 3;
     return;
   }
   for (std::size_t m = 0; m < part.positions.size(); ++m) {
@@ -202,7 +211,7 @@ void Job::OnStallVerdict(CommunicatorPart& part, const v1::StallVerdict& verdict
     if (awaited) part.awaited_here[place] = part.communicator->CountersOf(place);
   }
   // Another node may have asked: this one need not ask for the same again.
-  part.next_stall_report = std::max(part.next_stall_report, 2 * longest);
+  part.next_stall_report = std::max(part.next_stall_report, 2 * LongestWait(part, verdict, now));
   // An early verdict, asked for because of the deadline, is kept but not yet worth a warning.
   const auto since =
       options_.stall_warning.count() > 0 ? now - options_.stall_warning : Clock::time_point::min();

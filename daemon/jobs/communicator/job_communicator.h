@@ -237,8 +237,8 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   bool NeedsAdvance() const noexcept { return !CombinesLocally() || has_device_tensors_; }
   NodeSchedulerStatus SchedulerStatus() const { return scheduler_->Status(); }
   CommunicatorStatistics WireStatistics() const { return lane_->Statistics(); }
-  // All that has gone to other nodes and come from them.
-  std::uint64_t BytesBetweenNodes() const;
+  // All that has come from other nodes; nullopt while GPUs are at work, whose data nobody counts.
+  std::optional<std::uint64_t> ReceivedBytes() const;
   ChannelTime TimeOf(std::uint32_t channel) const { return lane_->TimeOf(channel); }
   double BytesPerSecond(Clock::time_point now) const;
   double OperationsPerSecond(Clock::time_point now) const;

@@ -211,10 +211,12 @@ absl::Status JobCommunicator::DescribeHealth() const {
   return absl::AbortedError(absl::StrCat(DescribeLostNode(*node), " ", DescribeInFlight()));
 }
 
-std::uint64_t JobCommunicator::BytesBetweenNodes() const {
+std::optional<std::uint64_t> JobCommunicator::ReceivedBytes() const {
+  const bool is_device_at_it = device_lane_ != nullptr && !device_lane_->Quiet();
+  if (is_device_at_it || !device_running_.empty()) return std::nullopt;
   std::uint64_t bytes = 0;
   for (const NeighbourStatistics& neighbour : WireStatistics().neighbours) {
-    bytes += neighbour.bytes_sent + neighbour.bytes_received;
+    bytes += neighbour.bytes_received;
   }
   return bytes;
 }

@@ -13,6 +13,7 @@ namespace ringd {
 namespace {
 
 using emulator::Child;
+using emulator::EmulatedRanks;
 using emulator::Environment;
 using emulator::NcclRank;
 using emulator::RunRanks;
@@ -63,6 +64,25 @@ TEST_CASE("A trainer whose stream never gets ready is named, and everything is l
           gpu.thread().ReleaseSlab(kSlab, {});
           CHILD_CHECK(gpu.Wait<DeviceSlabReleased>().slab == kSlab);
         }) == "");
+}
+
+TEST_CASE("A rank whose tensors never come spoils no sum of others, who hear of it and fail, too") {
+  EmulatedRanks ranks(2, With(), [](const Child& child, const NcclRank& rank) {
+    TestedGpu gpu(child, rank.rank());
+    const ImportedSlab slab = gpu.NewSlab();
+    const SlabView view(child, slab);
+    gpu.Connect(IdOf(rank), rank.rank(), 2);
+    const bool never_comes = rank.rank() == 0;
+    if (!never_comes) view.SetSlot(ReadySlot(0), 1);
+    gpu.thread().Enqueue(Due(1, never_comes ? milliseconds(100) : seconds(10)));
+    if (never_comes) CHILD_REFUSED(kDeadline, "", gpu.Wait<DeviceCommunicatorFailed>().status);
+    rank.Meet();
+    // Within the time that a message takes over the network.
+    if (!never_comes) gpu.thread().Abort(kWorld, "rank 0 was killed");
+    CHILD_REFUSED(never_comes ? kDeadline : kAborted, "", gpu.Wait<DeviceBucketEnded>().status);
+  });
+  ranks.Meet();
+  CHECK(ranks.Join() == "");
 }
 
 TEST_CASE("A collective that hangs ends with its deadline, and what comes later with its cause") {

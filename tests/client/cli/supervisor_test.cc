@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
@@ -315,13 +316,14 @@ TEST_CASE("RunRanks: SIGTERM once more after a while kills the ranks") {
   Workplace place;
   place.options().grace = seconds(60);
   const pid_t self = ::getpid();
+  std::atomic<bool> has_ended = false;
   std::thread user([&] {
-    std::this_thread::sleep_for(milliseconds(300));
-    ::kill(self, SIGTERM);
-    std::this_thread::sleep_for(milliseconds(1200));
-    ::kill(self, SIGTERM);
+    for (; !has_ended; std::this_thread::sleep_for(milliseconds(300))) {
+      if (!ReadFile(place.file("ready")).empty()) ::kill(self, SIGTERM);
+    }
   });
-  const RunOutcome outcome = place.Run({"trap '' TERM; sleep 60; sleep 60"});
+  const RunOutcome outcome = place.Run({"trap '' TERM; echo yes > $D/ready; sleep 60; sleep 60"});
+  has_ended = true;
   user.join();
   CHECK(outcome.ends[0].end.signal == SIGKILL);
 }

@@ -101,6 +101,12 @@ TEST_CASE("CheckPeerAddress: a port that somebody listens on is good") {
 }
 
 TEST_CASE("CheckPeerAddress: a port that only root may listen on is named to others") {
+  int first_of_all = 1024;
+  std::ifstream("/proc/sys/net/ipv4/ip_unprivileged_port_start") >> first_of_all;
+  if (first_of_all <= 1) {
+    WARN("skipped: here everybody may listen on every port");
+    return;
+  }
   constexpr uid_t kNobody = 65534;
   const pid_t child = ::fork();
   if (child == 0) {

@@ -55,4 +55,4 @@ def test_nobody_is_warned_while_the_data_moves(ends: TwoEnds[ShapedLine]) -> Non
     for rank in job.ranks:
         (took,) = parse_events(rank.output, "took")
         assert took["seconds"] > 2
-        assert "is waiting" not in rank.output
+        assert "does not arrive" not in rank.output
