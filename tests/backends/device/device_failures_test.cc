@@ -67,7 +67,9 @@ TEST_CASE("A trainer whose stream never gets ready is named, and everything is l
 }
 
 TEST_CASE("A rank whose tensors never come spoils no sum of others, who hear of it and fail, too") {
-  EmulatedRanks ranks(2, With(), [](const Child& child, const NcclRank& rank) {
+  // An abort that takes long: what the stream does before is seen.
+  const Environment slow = With({{"RINGD_EMULATOR_NCCL_HANG", "ncclCommAbort"}});
+  EmulatedRanks ranks(2, slow, [](const Child& child, const NcclRank& rank) {
     TestedGpu gpu(child, rank.rank());
     const ImportedSlab slab = gpu.NewSlab();
     const SlabView view(child, slab);
@@ -77,8 +79,11 @@ TEST_CASE("A rank whose tensors never come spoils no sum of others, who hear of 
     gpu.thread().Enqueue(Due(1, never_comes ? milliseconds(100) : seconds(10)));
     if (never_comes) CHILD_REFUSED(kDeadline, "", gpu.Wait<DeviceCommunicatorFailed>().status);
     rank.Meet();
-    // Within the time that a message takes over the network.
-    if (!never_comes) gpu.thread().Abort(kWorld, "rank 0 was killed");
+    if (!never_comes) {
+      // What a message takes over the network.
+      std::this_thread::sleep_for(milliseconds(50));
+      gpu.thread().Abort(kWorld, "rank 0 was killed");
+    }
     CHILD_REFUSED(never_comes ? kDeadline : kAborted, "", gpu.Wait<DeviceBucketEnded>().status);
   });
   ranks.Meet();
