@@ -134,9 +134,13 @@ def _test_result(event: dict[str, Any]) -> Outcome | None:
         # The first lines are Bazel's own.
         output = _read(outputs.get("test.log")).split("-" * 77 + "\n", 1)[-1]
         log = f"{result.get('status')}\n{output}"
+    verdict = Verdict.PASSED if passed else Verdict.FAILED
+    if passed and not cases.passed:
+        verdict = Verdict.SKIPPED
+        log = "every case"
     return Outcome(
         name=identity["label"],
-        verdict=Verdict.PASSED if passed else Verdict.FAILED,
+        verdict=verdict,
         seconds=int(result.get("testAttemptDurationMillis", 0)) / 1000,
         passed_cases=cases.passed,
         failed_cases=cases.failed,

@@ -22,6 +22,7 @@ class Tally:
         self._ended: Counter[str] = Counter()
         self._failed: Counter[str] = Counter()
         self._skipped: dict[str, str] = {}
+        self._skipped_cases: dict[str, tuple[str, ...]] = {}
         self._slowest: dict[str, float] = {}
         self._next_progress = time.monotonic() + PROGRESS_S
 
@@ -36,6 +37,8 @@ class Tally:
         self._slowest[name] = max(self._slowest.get(name, 0), outcome.seconds)
         if outcome.verdict is Verdict.SKIPPED:
             self._skipped[name] = outcome.log
+        if outcome.skipped_cases:
+            self._skipped_cases[name] = outcome.skipped_cases
         if outcome.verdict is Verdict.FAILED:
             self._failed[name] += 1
             print(f"FAIL  {name}  (run {self._ended[name]} of {self._runs}, {outcome.seconds:.1f} s)")
@@ -61,6 +64,9 @@ class Tally:
         print()
         for name, why in self._skipped.items():
             print(f"skipped: {name}: {why}")
+        for name, cases in self._skipped_cases.items():
+            for case in cases:
+                print(f"skipped: {name}: {case}")
         for name, count in self._failed.most_common():
             print(f"failed {count} of {self._ended[name]} runs: {name}")
         of_all = f" of {len(self._begun) * self._runs}" if interrupted else ""

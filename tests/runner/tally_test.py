@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.runner.report import Verdict, single
+from tests.runner.report import Outcome, Verdict, single
 from tests.runner.tally import LOGS_SHOWN, Tally
 
 
@@ -90,6 +90,17 @@ def test_a_skipped_test_is_named_and_counts_as_neither(capsys: pytest.CaptureFix
     printed = capsys.readouterr().out
     assert "skipped: a: needs root" in printed
     assert printed.splitlines()[-1] == "0 passed, 0 failed"
+
+
+def test_skipped_cases_of_a_program_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    tally = Tally(["a"], 1)
+    tally.begin(["a"], 1)
+    tally.add(Outcome("a", Verdict.PASSED, 0.1, 3, 0, skipped_cases=("other users: needs root",)))
+
+    assert tally.finish(1) == 0
+    printed = capsys.readouterr().out
+    assert "skipped: a: other users: needs root" in printed
+    assert printed.splitlines()[-1] == "1 passed, 0 failed"
 
 
 def test_a_test_that_is_not_begun_at_all_has_failed(capsys: pytest.CaptureFixture[str]) -> None:
