@@ -386,6 +386,10 @@ void DeviceWorker::Shutdown(Clock::time_point deadline) {
   while (SweepFailed(Clock::now()) && Clock::now() < deadline) {
     std::this_thread::sleep_for(kShutdownPause);
   }
+  // Where the time was too short: who waits must not wait for ever.
+  for (const auto& communicator : closing_) {
+    (void)communicator->Release(Clock::time_point::max());
+  }
   if (keeps_slabs_.load(std::memory_order_acquire)) slabs_.LeaveBehind();
   if (!closing_.empty()) {
     // The GPU is not done. What it works on stays until the process ends.
