@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -35,3 +39,18 @@ class TwoEnds(Cluster, Generic[LineT]):
         end = int(name.removeprefix("node"))
         address = {"peer_address": f"{self.line.address(end)}:0"}
         return Node(name, self.folder, settings | address, self.line.inside(end))
+
+
+@contextlib.contextmanager
+def two_ends(line: LineT, **settings: object) -> Iterator[TwoEnds[LineT]]:
+    """For a test; `line` is theirs from here on."""
+    # Not tmp_path: its name is too long for a Unix socket.
+    folder = Path(tempfile.mkdtemp(prefix="ringd-", dir="/tmp"))
+    try:
+        ends = TwoEnds(folder, line, **settings)
+        try:
+            yield ends
+        finally:
+            ends.end()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -4,16 +4,13 @@ was lost."""
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.integration.failures.events import expect_within, expect_words, start_trainers, wait_for_all
-from tests.integration.two_ends import TwoEnds
+from tests.integration.two_ends import TwoEnds, two_ends
 from tests.soak.network import Network
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces, which needs root")
@@ -39,15 +36,8 @@ WORKS_ON = """
 
 @pytest.fixture(params=["tcp", "ucx"])
 def ends(request: pytest.FixtureRequest) -> Iterator[TwoEnds[Network]]:
-    folder = Path(tempfile.mkdtemp(prefix="ringd-", dir="/tmp"))
-    try:
-        ends = TwoEnds(folder, Network(), backend=request.param)
-        try:
-            yield ends
-        finally:
-            ends.end()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with two_ends(Network(), backend=request.param) as ends:
+        yield ends
 
 
 def test_both_sides_of_a_cut_line_hear_which_node_was_lost(ends: TwoEnds[Network]) -> None:

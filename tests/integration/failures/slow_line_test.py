@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.integration.failures.events import parse_events, start_trainers
 from tests.integration.shaped_line import ShapedLine
-from tests.integration.two_ends import TwoEnds
+from tests.integration.two_ends import TwoEnds, two_ends
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces, which needs root")
 
@@ -38,15 +35,8 @@ LARGE = """
 
 @pytest.fixture
 def ends() -> Iterator[TwoEnds[ShapedLine]]:
-    folder = Path(tempfile.mkdtemp(prefix="ringd-", dir="/tmp"))
-    try:
-        ends = TwoEnds(folder, ShapedLine(RATE_MBIT), stall_warning="1s")
-        try:
-            yield ends
-        finally:
-            ends.end()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with two_ends(ShapedLine(RATE_MBIT), stall_warning="1s") as ends:
+        yield ends
 
 
 def test_nobody_is_warned_while_the_data_moves(ends: TwoEnds[ShapedLine]) -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.integration.failures.events import expect_words, start_trainers, wait_for_all
 from tests.integration.shaped_line import SECOND_NETWORK, TwoLines, ip
-from tests.integration.two_ends import TwoEnds
+from tests.integration.two_ends import TwoEnds, two_ends
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces, which needs root")
 
@@ -30,15 +27,8 @@ ONE_SUM = """
 
 @pytest.fixture
 def ends() -> Iterator[TwoEnds[TwoLines]]:
-    folder = Path(tempfile.mkdtemp(prefix="ringd-", dir="/tmp"))
-    try:
-        ends = TwoEnds(folder, TwoLines(1000), data_interfaces="eth1")
-        try:
-            yield ends
-        finally:
-            ends.end()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with two_ends(TwoLines(1000), data_interfaces="eth1") as ends:
+        yield ends
 
 
 def test_the_address_is_named_and_not_an_end_of_its_ringd(ends: TwoEnds[TwoLines]) -> None:
