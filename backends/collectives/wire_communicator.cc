@@ -198,22 +198,21 @@ void WireCommunicator::OnMessage(const MessageHeader& header,
 }
 
 void WireCommunicator::OnNodeLost(NodeIndex node, absl::string_view reason) noexcept {
-  if (!health_.ok()) return;
-  lost_node_ = node;
-  FailAll(CollectiveOutcome::kPeerLost, node,
-          absl::UnavailableError(absl::StrCat(
-              "lost the connection to ", NodeNameOf(spec_, static_cast<std::size_t>(node.value())),
-              ": ", reason)));
+  Lose(node, "lost the connection to ", reason);
 }
 
 void WireCommunicator::OnNodeUnreached(NodeIndex node, absl::string_view reason) noexcept {
+  if (health_.ok()) is_unreached_ = true;
+  Lose(node, "no connection for data to ", reason);
+}
+
+void WireCommunicator::Lose(NodeIndex node, absl::string_view what,
+                            absl::string_view reason) noexcept {
   if (!health_.ok()) return;
   lost_node_ = node;
-  is_unreached_ = true;
   FailAll(CollectiveOutcome::kPeerLost, node,
           absl::UnavailableError(absl::StrCat(
-              "no connection for data to ",
-              NodeNameOf(spec_, static_cast<std::size_t>(node.value())), ": ", reason)));
+              what, NodeNameOf(spec_, static_cast<std::size_t>(node.value())), ": ", reason)));
 }
 
 void WireCommunicator::OnNodeMisbehaved(NodeIndex node, absl::string_view reason) noexcept {

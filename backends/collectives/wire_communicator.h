@@ -92,6 +92,8 @@ class WireCommunicator final : public Communicator {
   // Of whose early messages most is held: of their number or of their memory.
   NodeIndex FarthestAhead(bool by_number) const;
   void RetireEarlyUpTo(OperationId id) noexcept;
+  // `what` goes before the node's name.
+  void Lose(NodeIndex node, absl::string_view what, absl::string_view reason) noexcept;
   void FailAll(CollectiveOutcome outcome, NodeIndex culprit, absl::Status cause) noexcept;
   void Complete(Operation& operation) noexcept;
   void CompleteIfFinished(Operation& operation) noexcept;

@@ -68,6 +68,7 @@ std::chrono::nanoseconds LongestWait(const CommunicatorPart& part, const v1::Sta
   return longest;
 }
 
+// Whether `verdict` is about all tensors that the former one was about.
 bool NamesAllOf(const v1::StallVerdict& former, const v1::StallVerdict& verdict) {
   return std::ranges::all_of(former.tensors(), [&verdict](const v1::StalledTensor& tensor) {
     return std::ranges::any_of(verdict.tensors(), [&tensor](const v1::StalledTensor& named) {

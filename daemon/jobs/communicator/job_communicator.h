@@ -174,10 +174,7 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   // True if no submission is waiting and nothing touches any arena.
   bool Idle() const noexcept { return Quiet() && waiting_ == 0 && lane_->RanksRest(); }
   // True if nothing touches any arena, so that it may be destroyed.
-  bool Quiet() const noexcept {
-    return lane_->Quiet() && device_running_.empty() &&
-           (device_lane_ == nullptr || device_lane_->Quiet());
-  }
+  bool Quiet() const noexcept { return lane_->Quiet() && DevicesRest(); }
   // Tensors on GPUs of members that could use NCCL go by the host path all the same, since `why`.
   void NoteHostPath(const std::string& why);
   // Of the GPUs of its members here, once tensors have been in device memory (DeviceLane).
@@ -266,6 +263,11 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
     TensorList tensors;  // compared by pointer: the scheduler hands out the same list for a bucket
     std::shared_ptr<const BucketLayout> layout;
   };
+
+  // True if no GPU is at work for it.
+  bool DevicesRest() const noexcept {
+    return device_running_.empty() && (device_lane_ == nullptr || device_lane_->Quiet());
+  }
 
   std::unique_ptr<Lane> MakeLane(Way way);
   void OnMoved(OperationId id, const Completion& completion) override {

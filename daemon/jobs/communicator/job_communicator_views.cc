@@ -212,8 +212,7 @@ absl::Status JobCommunicator::DescribeHealth() const {
 }
 
 std::optional<std::uint64_t> JobCommunicator::ReceivedBytes() const {
-  const bool is_device_at_it = device_lane_ != nullptr && !device_lane_->Quiet();
-  if (is_device_at_it || !device_running_.empty()) return std::nullopt;
+  if (!DevicesRest()) return std::nullopt;
   std::uint64_t bytes = 0;
   for (const NeighbourStatistics& neighbour : WireStatistics().neighbours) {
     bytes += neighbour.bytes_received;
