@@ -269,12 +269,24 @@ absl::Status DeviceCommunicator::Collect(Clock::time_point now,
     Retire(&first);
     in_flight_.pop_front();
   }
+  return LookWhetherReady(now);
+}
+
+absl::Status DeviceCommunicator::LookWhetherReady(Clock::time_point now) {
   if (in_flight_.empty()) return absl::OkStatus();
   Bucket& first = in_flight_.front();
   if (!first.ready || first.times.ready != Clock::time_point()) return absl::OkStatus();
   const absl::StatusOr<bool> is_ready = first.ready->IsReached();
   if (!is_ready.ok()) return Note(is_ready.status());
-  if (*is_ready) first.times.ready = now;
+  if (*is_ready) {
+    first.times.ready = now;
+    if (first.awaits_told) awaits_ = {first.bucket.id, id_, false};
+    return absl::OkStatus();
+  }
+  if (first.first_since == Clock::time_point()) first.first_since = now;
+  if (now - first.first_since < kLongAwaited || first.awaits_told) return absl::OkStatus();
+  first.awaits_told = true;
+  awaits_ = {first.bucket.id, id_, true};
   return absl::OkStatus();
 }
 

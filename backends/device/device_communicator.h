@@ -2,6 +2,7 @@
 #ifndef RINGD_BACKENDS_DEVICE_DEVICE_COMMUNICATOR_H_
 #define RINGD_BACKENDS_DEVICE_DEVICE_COMMUNICATOR_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -49,6 +50,9 @@ class DeviceCommunicator {
 
   enum class Phase { kConnecting, kReady, kLeaving, kFailed };
 
+  // Before a stall is asked about; no ordinary step notices.
+  static constexpr std::chrono::milliseconds kLongAwaited{500};
+
   // What became of a bucket that was offered.
   enum class Verdict {
     kTaken,    // and moved from
@@ -79,6 +83,8 @@ class DeviceCommunicator {
   }
   // Whether the ranks have agreed since it was asked last; nccl() describes what is registered.
   bool TakeAgreed() noexcept { return registered_ != nullptr && registered_->TakeAgreed(); }
+  // What there is to tell since the last call.
+  std::optional<DeviceBucketAwaits> TakeAwaits() noexcept { return std::exchange(awaits_, {}); }
   // Ok, or the fatal error of CUDA's that a call has met: as CudaStatus says, kAborted.
   const absl::Status& device_error() const noexcept { return device_error_; }
   // The same, and asks the GPU now: NCCL says no more of it than "unhandled CUDA error".
@@ -135,6 +141,8 @@ class DeviceCommunicator {
     std::optional<CudaEvent> ready;
     std::optional<CudaEvent> done;
     DeviceBucketTimes times;
+    Clock::time_point first_since;  // in flight, and not seen ready; the epoch: not yet
+    bool awaits_told = false;
   };
 
   DeviceCommunicator(const Parts& parts, DeviceCommunicatorId id, CudaStream stream)
@@ -152,6 +160,7 @@ class DeviceCommunicator {
   absl::Status Connect(Clock::time_point now);
   absl::Status FinishLaunch(Clock::time_point now);
   absl::Status Collect(Clock::time_point now, std::vector<DeviceBucketEnded>* ended);
+  absl::Status LookWhetherReady(Clock::time_point now);
   absl::Status CheckDeadline(Clock::time_point now) const;
   absl::Status TakeEvent(std::optional<CudaEvent>* event);
   // Whether a launched bucket may wait for the tensors of this rank.
@@ -180,6 +189,7 @@ class DeviceCommunicator {
   bool is_destroying_ = false;
   std::optional<Bucket> launching_;
   std::deque<Bucket> in_flight_;
+  std::optional<DeviceBucketAwaits> awaits_;
   absl::Status failure_;
   Clock::time_point failed_at_;
   absl::Status device_error_;

@@ -75,6 +75,15 @@ struct DeviceCommunicatorFailed {
   bool is_lost_gpu = false;  // likewise
 };
 
+// The bucket whose turn it is waits for tensors of this rank, for kLongAwaited by now: the stream
+// that makes them has not come so far. Or it does not any more. Nothing of one that does not take so
+// long; one that fails or is done while it waits has its end alone.
+struct DeviceBucketAwaits {
+  std::uint64_t bucket = 0;
+  DeviceCommunicatorId communicator;
+  bool awaits = false;
+};
+
 // The end of a bucket; each that was enqueued has exactly one.
 //   Ok: the results are in place, and have been signalled.
 //   kInvalidArgument: it is not what DeviceBucket says, or its communicator or a slab is not there.
@@ -99,7 +108,8 @@ struct DeviceLost {
 
 using DeviceEvent = std::variant<DeviceOpened, DeviceSlabCreated, DeviceSlabReleased, NcclIdCreated,
                                  DeviceCommunicatorConnected, DeviceMemoryRegistered,
-                                 DeviceCommunicatorFailed, DeviceBucketEnded, DeviceLost>;
+                                 DeviceCommunicatorFailed, DeviceBucketAwaits, DeviceBucketEnded,
+                                 DeviceLost>;
 
 }  // namespace ringd
 

@@ -277,6 +277,7 @@ std::chrono::microseconds DeviceWorker::Progress(Clock::time_point now) {
     const auto before = communicator->phase();
     const absl::Status status = communicator->Advance(now, &ended);
     EmitEnded(&ended);
+    if (const auto awaits = communicator->TakeAwaits()) emit_(*awaits);
     if (lost.ok()) lost = communicator->device_error();
     if (!status.ok()) {
       Fail(communicator.get(), status);

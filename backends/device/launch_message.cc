@@ -236,6 +236,12 @@ std::optional<v1::LaunchEvent> WriteEvent(const DeviceEvent& event) {
                  [&](const DeviceCommunicatorFailed& failed) {
                    write_connected(failed, out.mutable_failed());
                  },
+                 [&](const DeviceBucketAwaits& told) {
+                   v1::LaunchBucketAwaits* const to = out.mutable_bucket_awaits();
+                   to->set_bucket(told.bucket);
+                   to->set_communicator(told.communicator.value());
+                   to->set_awaits(told.awaits);
+                 },
                  [&](const DeviceBucketEnded& ended) {
                    v1::LaunchBucketEnded* const to = out.mutable_bucket_ended();
                    to->set_bucket(ended.bucket);
@@ -286,6 +292,10 @@ absl::StatusOr<DeviceEvent> ReadEvent(const v1::LaunchEvent& message) {
       return DeviceCommunicatorFailed{DeviceCommunicatorId(message.failed().communicator()),
                                       ReadStatus(message.failed().status()),
                                       message.failed().is_lost_gpu()};
+    case v1::LaunchEvent::kBucketAwaits:
+      return DeviceBucketAwaits{message.bucket_awaits().bucket(),
+                                DeviceCommunicatorId(message.bucket_awaits().communicator()),
+                                message.bucket_awaits().awaits()};
     case v1::LaunchEvent::kBucketEnded:
       return DeviceBucketEnded{message.bucket_ended().bucket(),
                                DeviceCommunicatorId(message.bucket_ended().communicator()),

@@ -336,7 +336,7 @@ void Engine::TellJobEnded(const Job& job, Clock::time_point now) {
   job.Describe(&ended, now);
   if (job.state() != Job::State::kFailed) ended.set_state("done");
   ended.set_ended_unix_seconds(ended.started_unix_seconds() + ended.age_seconds());
-  options_.listener->OnJobEnded(ended, next_generation_);
+  options_.listener->OnJobEnded(ended);
 }
 
 void Engine::TellIfIdle() {

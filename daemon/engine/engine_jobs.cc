@@ -174,6 +174,7 @@ JobCoordinator* Engine::OpenCoordinator(const Job::Options& job) {
   const std::string random = RandomBytes(sizeof(options.wire_id));
   std::copy_n(random.data(), sizeof(options.wire_id), reinterpret_cast<char*>(&options.wire_id));
   options.generation = next_generation_++;
+  if (options_.listener != nullptr) options_.listener->OnGeneration(next_generation_);
   options.start_timeout = job.start_timeout;
   options.algorithms = options_.algorithms;
   options.learn = options_.config.learn_schedule;

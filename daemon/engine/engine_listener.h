@@ -24,9 +24,12 @@ class EngineListener {
   // one.
   virtual void OnJobs(std::uint32_t jobs) = 0;
 
-  // The last that can be said of a job, which has ended; and the generation that the next one has
-  // if it is coordinated here. Not of jobs that Engine::Stop ends.
-  virtual void OnJobEnded(const v1::Job& job, std::uint32_t next_generation) = 0;
+  // A job is coordinated here, and the next one has that generation then: before anybody hears of
+  // the job's own.
+  virtual void OnGeneration(std::uint32_t next) = 0;
+
+  // The last that can be said of a job, which has ended. Not of jobs that Engine::Stop ends.
+  virtual void OnJobEnded(const v1::Job& job) = 0;
 
   // There is no session, job or coordinator any more, and no other node would miss this engine.
   // `sessions`: how many there have been, also such as had no memory that can be mapped; one that

@@ -312,10 +312,15 @@ void EngineService::OnJobs(std::uint32_t jobs) {
   Send(word);
 }
 
-void EngineService::OnJobEnded(const v1::Job& job, std::uint32_t next_generation) {
+void EngineService::OnGeneration(std::uint32_t next) {
+  v1::FromEngine word;
+  word.mutable_generation()->set_next(next);
+  Send(word);
+}
+
+void EngineService::OnJobEnded(const v1::Job& job) {
   v1::FromEngine word;
   *word.mutable_job_ended()->mutable_job() = job;
-  word.mutable_job_ended()->set_next_generation(next_generation);
   Send(word);
 }
 

@@ -74,7 +74,8 @@ class EngineService final : private EngineListener, private PlanKeeper {
 
   void OnSessionEnded(SessionId id, bool for_cause) override;
   void OnJobs(std::uint32_t jobs) override;
-  void OnJobEnded(const v1::Job& job, std::uint32_t next_generation) override;
+  void OnGeneration(std::uint32_t next) override;
+  void OnJobEnded(const v1::Job& job) override;
   void OnIdle(std::uint64_t sessions) override;
 
   void Keep(KeptState changed) override;

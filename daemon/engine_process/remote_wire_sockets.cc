@@ -146,22 +146,36 @@ void RemoteWireSockets::Open(const WireMembership& membership) {
 
 void RemoteWireSockets::Close(std::uint64_t wire_id) {
   if (!wires_->Close(wire_id)) return;
+  const auto is_of_it = [wire_id](const DialKey& dial) { return std::get<0>(dial) == wire_id; };
+  std::erase_if(dialling_, is_of_it);
+  std::erase_if(waiting_, is_of_it);
   v1::EngineNetworkRequest request;
   v1::EngineWireClose& close = *request.mutable_wire_close();
   close.set_purpose(static_cast<std::uint32_t>(purpose_));
   close.set_wire_id(wire_id);
   send_(std::move(request));
+  SendDials();
 }
 
 void RemoteWireSockets::Dial(std::uint64_t wire_id, NodeIndex to, std::uint32_t stream) {
   if (!wires_->CheckDial(wire_id, to, stream)) return;
-  v1::EngineNetworkRequest request;
-  v1::EngineWireDial& dial = *request.mutable_wire_dial();
-  dial.set_purpose(static_cast<std::uint32_t>(purpose_));
-  dial.set_wire_id(wire_id);
-  dial.set_to(to.value());
-  dial.set_stream(stream);
-  send_(std::move(request));
+  waiting_.emplace_back(wire_id, to, stream);
+  SendDials();
+}
+
+void RemoteWireSockets::SendDials() {
+  while (!waiting_.empty() && dialling_.size() < kMostDials) {
+    const auto [wire_id, to, stream] = waiting_.front();
+    dialling_.insert(waiting_.front());
+    waiting_.pop_front();
+    v1::EngineNetworkRequest request;
+    v1::EngineWireDial& dial = *request.mutable_wire_dial();
+    dial.set_purpose(static_cast<std::uint32_t>(purpose_));
+    dial.set_wire_id(wire_id);
+    dial.set_to(to.value());
+    dial.set_stream(stream);
+    send_(std::move(request));
+  }
 }
 
 std::vector<WireSockets::Event> RemoteWireSockets::Take() {
@@ -174,6 +188,10 @@ std::vector<WireSockets::Event> RemoteWireSockets::Take() {
     told.set_count(count);
     send_(std::move(request));
   }
+  for (const Event& event : taken.events) {
+    if (event.dialled_here) dialling_.erase({event.wire_id, event.node, event.stream});
+  }
+  SendDials();
   return std::move(taken.events);
 }
 

@@ -4,10 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -78,6 +81,10 @@ class RemoteWires {
 // Ownership: closes its wires when it goes.
 class RemoteWireSockets final : public WireSockets {
  public:
+  // Under way at a time; the others wait their turn. The supervisor bounds those of both purposes
+  // (EngineNetwork::kMostWireDials), among them such as are being given up.
+  static constexpr std::size_t kMostDials = 1024;
+
   using Send = std::function<void(v1::EngineNetworkRequest)>;
 
   // Its openings have numbers from `first_opening` on.
@@ -93,11 +100,19 @@ class RemoteWireSockets final : public WireSockets {
   std::vector<Event> Take() override;
 
  private:
+  using DialKey = std::tuple<std::uint64_t, NodeIndex, std::uint32_t>;  // wire id, node, stream
+
+  // Those whose turn it is.
+  void SendDials();
+
   const DoorPurpose purpose_;
   const std::string local_address_;
   const Send send_;
   const std::shared_ptr<RemoteWires> wires_;
-  std::uint64_t next_opening_;  // the progress thread's
+  // The progress thread's:
+  std::uint64_t next_opening_;
+  std::set<DialKey> dialling_;  // told to the supervisor, and not ended
+  std::deque<DialKey> waiting_;
 };
 
 }  // namespace ringd

@@ -29,6 +29,9 @@ constexpr int kTensorsShown = 16;
 // Of those for whom a communicator waits.
 constexpr std::size_t kRanksNamed = 16;
 
+// What of a rank is missing.
+enum class Lack : std::uint8_t { kSubmission, kPart, kReadiness };
+
 // The verdict of a coordinator that gives none, `since` it was asked.
 v1::StallVerdict BlameCoordinator(const MemberNode& coordinator, const v1::StallReport& asked,
                                   std::chrono::nanoseconds since) {
@@ -160,25 +163,32 @@ void Job::OnStallInquiry(CommunicatorPart& part, const v1::StallInquiry& inquiry
   v1::StallAnswer& answer = *message.mutable_stall_answer();
   answer.set_inquiry(inquiry.inquiry());
   answer.set_moving(Clock::now() - part.received_at < kStandstill);
-  std::map<std::pair<int, bool>, v1::MissingRank> missing;  // by member, and whether it submitted
+  std::map<std::pair<int, Lack>, v1::MissingRank> missing;  // by member
   for (const std::string& tensor : inquiry.tensors()) {
     const std::vector<int> places = part.communicator->MembersWithout(tensor);
     const bool submitted = !places.empty() && part.communicator->AllHaveSubmitted(tensor);
-    for (const int place : places) missing[{place, submitted}].add_tensors(tensor);
+    const Lack lack = submitted ? Lack::kPart : Lack::kSubmission;
+    for (const int place : places) missing[{place, lack}].add_tensors(tensor);
+    if (!places.empty() || !part.communicator->IsOnDevice(tensor)) continue;
+    answer.set_on_gpus(true);
+    for (const int place : part.communicator->MembersNotReady(tensor)) {
+      missing[{place, Lack::kReadiness}].add_tensors(tensor);
+    }
   }
-  // In a one-node job each rank does its part of an operation: one that is stopped amid it has
-  // submitted it.
-  if (missing.empty() && part.communicator->CombinesLocally()) {
+  // In a one-node job each rank does its part of an operation, and a trainer may launch what its
+  // GPU does: one that is stopped amid it has submitted it.
+  if (missing.empty() && (part.communicator->CombinesLocally() || answer.on_gpus())) {
     for (std::size_t m = 0; m < part.positions.size(); ++m) {
       const int place = static_cast<int>(m);
       if (StateOf(MemberOf(part, place)) != "stopped") continue;
-      *missing[{place, true}].mutable_tensors() = inquiry.tensors();
+      *missing[{place, Lack::kPart}].mutable_tensors() = inquiry.tensors();
     }
   }
   for (auto& [of, entry] : missing) {
-    const auto& [place, submitted] = of;
+    const auto& [place, lack] = of;
     const Member& member = MemberOf(part, place);
-    entry.set_submitted(submitted);
+    entry.set_submitted(lack != Lack::kSubmission);
+    entry.set_not_ready(lack == Lack::kReadiness);
     entry.set_rank(member.rank.value());
     entry.set_pid(member.pid);
     entry.set_state(StateOf(member));

@@ -49,6 +49,8 @@ class EngineOwner {
   virtual ~EngineOwner() = default;
 
   virtual void OnSessionEnded(EngineClient& engine, const std::string& token, bool for_cause) = 0;
+  // Of its job's name: what the next job begins with that is coordinated here.
+  virtual void OnGeneration(EngineClient& engine, std::uint32_t next) = 0;
   virtual void OnJobEnded(EngineClient& engine, const v1::EngineJobEnded& ended) = 0;
   virtual void OnKeep(EngineClient& engine, v1::EngineKeep keep) = 0;
   // It has nothing to do, and was given so many sessions so far.

@@ -53,6 +53,8 @@ void EngineClient::OnFrame(ChannelFrame frame) {
     case v1::FromEngine::kJobs:
       jobs_.store(word.jobs().jobs(), std::memory_order_relaxed);
       return;
+    case v1::FromEngine::kGeneration:
+      return parts_.owner->OnGeneration(*this, word.generation().next());
     case v1::FromEngine::kJobEnded:
       return parts_.owner->OnJobEnded(*this, word.job_ended());
     case v1::FromEngine::kKeep:

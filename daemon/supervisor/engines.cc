@@ -279,6 +279,11 @@ void Engines::OnSessionEnded(EngineClient& engine, const std::string& token, boo
   if (found != tokens_.end() && found->second.get() == &engine) tokens_.erase(found);
 }
 
+void Engines::OnGeneration(EngineClient& engine, std::uint32_t next) {
+  const MutexLock lock(mutex_);
+  generations_.Note(engine.uid(), engine.job_id(), next);
+}
+
 void Engines::OnJobEnded(EngineClient& engine, const v1::EngineJobEnded& ended) {
   if (ended.ByteSizeLong() > kMostJobBytes) {
     return engine.End("tells more of a job than anybody keeps");
@@ -289,7 +294,6 @@ void Engines::OnJobEnded(EngineClient& engine, const v1::EngineJobEnded& ended) 
   JobHistory::Cut(job);
   const MutexLock lock(mutex_);
   history_.Add(std::move(job));
-  generations_.Note(engine.uid(), engine.job_id(), ended.next_generation());
 }
 
 void Engines::OnKeep(EngineClient& engine, v1::EngineKeep keep) {

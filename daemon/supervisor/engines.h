@@ -136,6 +136,7 @@ class Engines final : private EngineOwner {
           IsolatedExecutor* isolated, WakingEpoll epoll);
 
   void OnSessionEnded(EngineClient& engine, const std::string& token, bool for_cause) override;
+  void OnGeneration(EngineClient& engine, std::uint32_t next) override;
   void OnJobEnded(EngineClient& engine, const v1::EngineJobEnded& ended) override;
   void OnKeep(EngineClient& engine, v1::EngineKeep keep) override;
   void OnIdle(EngineClient& engine, std::uint64_t sessions) override;
@@ -167,7 +168,7 @@ class Engines final : private EngineOwner {
   // Of one that has ended.
   void ForgetPidLocked(pid_t pid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // From now on nobody gets this engine, which has ended. True if it served a job.
-  bool TakeLeave(const Client& engine, bool expected) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool TakeLeave(const Client& engine) ABSL_LOCKS_EXCLUDED(mutex_);
 
   NodeNetwork* const network_;
   PlanStore* const plans_;

@@ -240,7 +240,7 @@ bool Engines::Settle(Watched& watched, Clock::time_point now) {
   return true;
 }
 
-bool Engines::TakeLeave(const Client& engine, bool expected) {
+bool Engines::TakeLeave(const Client& engine) {
   const MutexLock lock(mutex_);
   // Give begins engines, and gives them sessions, under this lock: neither happens to it any more.
   std::erase(ready_, engine);
@@ -248,11 +248,6 @@ bool Engines::TakeLeave(const Client& engine, bool expected) {
   const Key key{engine->uid(), engine->job_id()};
   if (const auto found = by_job_.find(key); found != by_job_.end() && found->second == engine) {
     by_job_.erase(found);
-  }
-  if (!expected && engine->jobs() > 0) {
-    generations_.Note(
-        key.first, key.second,
-        std::max(generations_.Next(key.first, key.second), engine->start().first_generation() + 1));
   }
   return true;
 }
@@ -267,7 +262,7 @@ void Engines::ForgetPidLocked(pid_t pid) {
 void Engines::Bury(Watched& watched, const std::string& how) {
   EngineClient& engine = *watched.engine;
   const bool expected = engine.stopping() && engine.why_ended().empty();
-  const bool served = TakeLeave(watched.engine, expected);
+  const bool served = TakeLeave(watched.engine);
   const std::uint32_t jobs = engine.jobs();
   const absl::Status cause =
       expected ? absl::UnavailableError("the job's engine has ended")

@@ -24,7 +24,8 @@ std::uint32_t JobGenerations::Next(uid_t uid, const std::string& job_id) const {
 void JobGenerations::Note(uid_t uid, const std::string& job_id, std::uint32_t next) {
   User& user = users_[uid];
   user.noted = ++notes_;
-  user.names[job_id] = {next, notes_};
+  Name& name = user.names[job_id];
+  name = {std::max(name.next, next), notes_};
   if (user.names.size() > kMostOfUser) {
     const auto oldest = OldestOf(user.names);
     user.others = std::max(user.others, oldest->second.next);

@@ -14,7 +14,7 @@ namespace ringd {
 // A restarted trainer never meets its own past: the generations of a name grow, from one engine to
 // the next. Of each user so many names are remembered. What is forgotten raises where all names of
 // that user begin that are not remembered, and of no other user's: engines say what it is. So many
-// users are remembered, those whose jobs have ended last.
+// users are remembered, those whose jobs have begun last.
 //
 // Thread safety: none.
 class JobGenerations {
@@ -24,7 +24,7 @@ class JobGenerations {
 
   // Of a job that begins.
   std::uint32_t Next(uid_t uid, const std::string& job_id) const;
-  // A job of that name has ended: `next` follows it.
+  // A job of that name has begun: `next`, or what was noted before if that is more, follows it.
   void Note(uid_t uid, const std::string& job_id, std::uint32_t next);
 
  private:

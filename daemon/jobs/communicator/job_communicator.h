@@ -203,6 +203,12 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
     return lane_->AllHaveSubmitted(tensor, MembersWithoutSubmission(tensor));
   }
 
+  // Whether GPUs are at it; and, if so, which members' streams have not come to it for some time.
+  bool IsOnDevice(const std::string& tensor) const {
+    return FindOnDevice(tensor) != device_running_.end();
+  }
+  std::vector<int> MembersNotReady(const std::string& tensor) const;
+
   // Where the times of operations are noted (TraceReading reads them): the engine's ring first,
   // then one of each member, whose own word it is.
   std::size_t trace_ring_count() const noexcept { return 1 + members_.size(); }
@@ -259,6 +265,7 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
     TensorList tensors;
     std::uint64_t payload_bytes = 0;
   };
+  using RunningOnDevice = std::unordered_map<OperationId, DeviceRunning>;
   struct CachedLayout {
     TensorList tensors;  // compared by pointer: the scheduler hands out the same list for a bucket
     std::shared_ptr<const BucketLayout> layout;
@@ -268,6 +275,8 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   bool DevicesRest() const noexcept {
     return device_running_.empty() && (device_lane_ == nullptr || device_lane_->Quiet());
   }
+
+  RunningOnDevice::const_iterator FindOnDevice(const std::string& tensor) const;
 
   std::unique_ptr<Lane> MakeLane(Way way);
   void OnMoved(OperationId id, const Completion& completion) override {
@@ -357,7 +366,7 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   absl::Status start_failure_;  // of an operation that a message has started: for Advance
   std::optional<DeviceLane::Id> device_id_;
   std::unique_ptr<DeviceLane> device_lane_;  // from the first operation on that needs it
-  std::unordered_map<OperationId, DeviceRunning> device_running_;
+  RunningOnDevice device_running_;
 
   OperationTrace trace_;
 

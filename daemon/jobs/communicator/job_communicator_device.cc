@@ -155,6 +155,21 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceDevice(Clock::time_point now
   return work;
 }
 
+JobCommunicator::RunningOnDevice::const_iterator JobCommunicator::FindOnDevice(
+    const std::string& tensor) const {
+  const std::optional<NamedOccurrence> named = scheduler_->Find(tensor);
+  if (!named.has_value() || named->has_ended) return device_running_.end();
+  return std::ranges::find_if(device_running_, [&named](const auto& entry) {
+    return std::ranges::find(*entry.second.tensors, named->tensor) != entry.second.tensors->end();
+  });
+}
+
+std::vector<int> JobCommunicator::MembersNotReady(const std::string& tensor) const {
+  const auto running = FindOnDevice(tensor);
+  if (running == device_running_.end()) return {};
+  return device_lane_->MembersNotReady(running->first);
+}
+
 void JobCommunicator::NoteHostPath(const std::string& why) {
   if (!why_by_host_.empty()) return;
   why_by_host_ = why;

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +22,8 @@ constexpr std::size_t kTensorsNamed = 3;
 constexpr int kRanksTold = 64;
 constexpr std::size_t kSentencesTold = 64;
 constexpr int kAwaitedTold = 8;
+// So long the GPUs of all ranks may be busy with what comes before an operation, which is no stall.
+constexpr std::chrono::seconds kComputing{60};
 
 std::string NameSome(const std::vector<std::string>& tensors) {
   std::vector<std::string> named;
@@ -57,9 +61,15 @@ void AddWaitsFor(const std::string& who, v1::StalledTensor& tensor) {
 }
 
 // Why, as far as nobody is missing.
-std::string DescribeComplete(std::size_t node_count, bool under_way) {
-  if (under_way) return "and the data between the nodes is under way";
+std::string DescribeComplete(std::size_t node_count, bool moving, bool on_gpus) {
+  if (moving) return "and the data between the nodes is under way";
+  if (on_gpus) return "but NCCL has not ended it";
   return node_count == 1 ? "but it does not end" : "but the data between the nodes does not arrive";
+}
+
+std::string DescribeLack(const v1::MissingRank& missing, const std::string& tensors) {
+  if (missing.not_ready()) return absl::StrCat("has not got ", tensors, " ready on its GPU");
+  return absl::StrCat(missing.submitted() ? "does not go on with " : "has not submitted ", tensors);
 }
 
 }  // namespace
@@ -119,21 +129,29 @@ void CommunicatorSchedule::Conclude(Clock::time_point now) {
     }
   };
   bool moving = false;
+  bool on_gpus = false;
+  bool all_else_there = true;  // nothing is missing but what GPUs still have to make
+  std::set<int> not_ready;     // ranks whose GPUs do
+  std::size_t ranks = 0;
   for (const auto& [link, node, index] : nodes_) {
+    ranks += node.ranks.size();
     const auto answer = inquiry_.answers.find(link);
     if (answer == inquiry_.answers.end()) {
+      all_else_there = false;
       say(absl::StrCat("ringd on ", DescribeNode(node), " does not answer"));
       for (const auto& [name, tensor] : tensors) AddWaitsFor(node.name, *tensor);
       continue;
     }
     moving = moving || answer->second.moving();
+    on_gpus = on_gpus || answer->second.on_gpus();
     for (const v1::MissingRank& missing : answer->second.missing()) {
       std::string who = DescribeRank(Rank(missing.rank()), missing.pid(), node.name);
       if (missing.state() != "running") absl::StrAppend(&who, " (", missing.state(), ")");
       const std::vector<std::string> names(missing.tensors().begin(), missing.tensors().end());
       AddAwaited(missing, node.name, verdict);
-      say(absl::StrCat(who, missing.submitted() ? " does not go on with " : " has not submitted ",
-                       NameSome(names)));
+      say(absl::StrCat(who, " ", DescribeLack(missing, NameSome(names))));
+      all_else_there = all_else_there && missing.not_ready();
+      if (missing.not_ready()) not_ready.insert(missing.rank());
       for (const std::string& name : names) {
         if (const auto found = tensors.find(name); found != tensors.end()) {
           AddWaitsFor(who, *found->second);
@@ -148,7 +166,10 @@ void CommunicatorSchedule::Conclude(Clock::time_point now) {
   if (sentences.empty()) {
     verdict.set_under_way(moving);
     say(absl::StrCat("every rank has submitted ", NameSome(inquiry_.stall.tensors), ", ",
-                     DescribeComplete(nodes_.size(), moving)));
+                     DescribeComplete(nodes_.size(), moving, on_gpus)));
+  } else if (all_else_there && not_ready.size() == ranks && seconds < kComputing.count()) {
+    // Hosts run ahead of their GPUs, all of them: nobody waits for anybody.
+    verdict.set_under_way(true);
   }
   if (left_out > 0) sentences.push_back(absl::StrCat("and ", left_out, " more like that"));
   verdict.set_waiting_seconds(seconds);

@@ -207,7 +207,27 @@ void DeviceLane::NoteFailure(const absl::Status& why, bool is_certain) {
   failed_at_ = Clock::now();
 }
 
+void DeviceLane::OnBucketAwaits(const DeviceBucketAwaits& told) {
+  const auto rank = std::ranges::find(ranks_, told.communicator, &LocalRank::communicator);
+  if (rank == ranks_.end() || !told.awaits || !buckets_.contains(told.bucket)) {
+    awaiting_.erase(told.bucket);
+  } else {
+    awaiting_[told.bucket] = static_cast<int>(rank - ranks_.begin());
+  }
+}
+
+std::vector<int> DeviceLane::MembersNotReady(OperationId id) const {
+  std::vector<int> members;
+  for (const auto& [bucket, member] : awaiting_) {
+    const auto found = buckets_.find(bucket);
+    if (found != buckets_.end() && found->second == id) members.push_back(member);
+  }
+  std::ranges::sort(members);
+  return members;
+}
+
 void DeviceLane::OnBucketEnded(const DeviceBucketEnded& ended) {
+  awaiting_.erase(ended.bucket);
   const auto bucket = buckets_.find(ended.bucket);
   if (bucket == buckets_.end()) return;
   const OperationId id = bucket->second;

@@ -93,6 +93,9 @@ class DeviceLane final : private DeviceEvents {
   };
   // Operations that have ended since the last call.
   std::vector<End> TakeEnds();
+  // Members whose streams have not come to the operation's tensors, for some time now: GPUs compute,
+  // or wait for something.
+  std::vector<int> MembersNotReady(OperationId id) const;
   // Why what is in flight can't end well, once nobody has had a better word for kBetterWord or
   // kWordOfEnd.
   absl::Status Health(Clock::time_point now) const;
@@ -136,6 +139,7 @@ class DeviceLane final : private DeviceEvents {
   void OnId(const NcclIdCreated& created) override;
   void OnConnected(const DeviceCommunicatorConnected& connected) override;
   void OnFailed(const DeviceCommunicatorFailed& failed) override;
+  void OnBucketAwaits(const DeviceBucketAwaits& told) override;
   void OnBucketEnded(const DeviceBucketEnded& ended) override;
 
   // Another job may use the communicator when this lane has ended.
@@ -159,6 +163,7 @@ class DeviceLane final : private DeviceEvents {
   bool connects_ = false;                                   // Connect has been called
   std::vector<std::pair<std::size_t, DeviceBucket>> held_;  // until then, with its rank
   std::unordered_map<std::uint64_t, OperationId> buckets_;
+  std::unordered_map<std::uint64_t, int> awaiting_;  // of buckets_, by which member's stream
   std::unordered_map<OperationId, Running> running_;
   std::vector<End> ends_;
   std::uint64_t next_bucket_ = 1;

@@ -376,6 +376,11 @@ void DeviceRoom::Handle(Gpu& gpu, DeviceEvent event) {
                      kept_.OnFailed(failed.communicator);
                    }
                  },
+                 [&](const DeviceBucketAwaits& told) {
+                   if (DeviceEvents* const events = ListenerOf(told.communicator)) {
+                     events->OnBucketAwaits(told);
+                   }
+                 },
                  [&](const DeviceBucketEnded& ended) {
                    if (DeviceEvents* const events = ListenerOf(ended.communicator)) {
                      events->OnBucketEnded(ended);

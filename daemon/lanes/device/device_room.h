@@ -33,6 +33,7 @@ class DeviceEvents {
   virtual void OnId(const NcclIdCreated& created) = 0;
   virtual void OnConnected(const DeviceCommunicatorConnected& connected) = 0;
   virtual void OnFailed(const DeviceCommunicatorFailed& failed) = 0;
+  virtual void OnBucketAwaits(const DeviceBucketAwaits& told) = 0;
   virtual void OnBucketEnded(const DeviceBucketEnded& ended) = 0;
 };
 

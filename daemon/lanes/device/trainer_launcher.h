@@ -96,6 +96,10 @@ class TrainerLauncher final : public DeviceLauncher {
   };
   // Each communicator's owner numbers its own buckets.
   using BucketKey = std::pair<DeviceCommunicatorId, std::uint64_t>;
+  struct InFlight {
+    Clock::time_point deadline;  // with kGrace
+    int awaits_told = 0;         // how often DeviceBucketAwaits was
+  };
   // What the loop's callbacks know; the launcher may go before them.
   struct Link;
 
@@ -110,6 +114,7 @@ class TrainerLauncher final : public DeviceLauncher {
   void HearOf(DeviceCommunicatorConnected& connected) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void HearOf(DeviceMemoryRegistered& told) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void HearOf(DeviceCommunicatorFailed& failed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HearOf(DeviceBucketAwaits& told) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void HearOf(DeviceBucketEnded& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Hear(const v1::LaunchStep& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Ignore() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -134,8 +139,7 @@ class TrainerLauncher final : public DeviceLauncher {
   Clock::time_point slab_asked_ ABSL_GUARDED_BY(mutex_);
   std::map<std::uint64_t, Clock::time_point> awaits_ids_ ABSL_GUARDED_BY(mutex_);  // since when
   std::map<DeviceCommunicatorId, Communicator> communicators_ ABSL_GUARDED_BY(mutex_);
-  std::map<BucketKey, Clock::time_point> buckets_
-      ABSL_GUARDED_BY(mutex_);  // until when, with kGrace
+  std::map<BucketKey, InFlight> buckets_ ABSL_GUARDED_BY(mutex_);
   std::string nccl_version_ ABSL_GUARDED_BY(mutex_);
   DeviceThreadActivity step_ ABSL_GUARDED_BY(mutex_);  // as told last
   Clock::time_point step_told_ ABSL_GUARDED_BY(mutex_);

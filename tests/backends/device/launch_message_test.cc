@@ -157,6 +157,11 @@ TEST_CASE("Events arrive as they were sent; one that says nothing to the engine 
   const auto ended =
       std::get<DeviceBucketEnded>(pass(DeviceBucketEnded{8, DeviceCommunicatorId(2), failed, {}}));
   CHECK(ended.bucket == 8);
+  const auto awaits =
+      std::get<DeviceBucketAwaits>(pass(DeviceBucketAwaits{8, DeviceCommunicatorId(2), true}));
+  CHECK(awaits.bucket == 8);
+  CHECK(awaits.communicator == DeviceCommunicatorId(2));
+  CHECK(awaits.awaits);
   CHECK(std::get<DeviceLost>(pass(DeviceLost{failed})).status == failed);
   CHECK(!WriteEvent(DeviceSlabReleased{DeviceSlabId(1)}).has_value());
 }

@@ -31,7 +31,7 @@ TEST_CASE("EngineListener: hears of a job, of its end, of sessions, and when all
   CHECK(node.listener.Has("jobs 1"));  // before the answer
   Leave(node, trainer);
   CHECK(node.listener.Await("idle 1") ==
-        Words{"jobs 1", "session 1", "job1 done next 1", "jobs 0", "idle 1"});
+        Words{"generation 1", "jobs 1", "session 1", "job1 done", "jobs 0", "idle 1"});
   const std::vector<v1::Job> ended = node.listener.ended();
   REQUIRE(ended.size() == 1);
   CHECK(ended[0].uid() == 1000);
@@ -43,7 +43,7 @@ TEST_CASE("EngineListener: hears of a job, of its end, of sessions, and when all
   Leave(node, next);
   const Words told = node.listener.Await("idle 2");
   CHECK(told.back() == "idle 2");
-  CHECK(told.size() == 10);
+  CHECK(told.size() == 12);
 }
 
 TEST_CASE("EngineListener: an engine that was given no session says nothing of its being idle") {
@@ -57,7 +57,7 @@ TEST_CASE("EngineListener: a session that breaks the protocol has ended for caus
   Node node;
   Trainer trainer = node.Join();
   trainer.submission_cursors->produced.store(1000);
-  CHECK(node.listener.Await("jobs 0")[1] == "session 1 for cause");
+  CHECK(node.listener.Await("jobs 0")[2] == "session 1 for cause");
   CHECK(node.listener.ended()[0].state() == "failed");
 }
 
@@ -67,7 +67,7 @@ TEST_CASE("EngineListener: a stop ends all sessions, each once, also those witho
   const Trainer attached = node.Attach();
   node.engine->Stop();
   const Words told = node.listener.Await("session 2");
-  CHECK(told == Words{"jobs 1", "session 1", "session 2"});
+  CHECK(told == Words{"generation 1", "jobs 1", "session 1", "session 2"});
 }
 
 TEST_CASE("Engine: a session whose memory can't be mapped ends at once, and hears why") {

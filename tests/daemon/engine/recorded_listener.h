@@ -23,8 +23,9 @@ class RecordedListener final : public EngineListener {
     Note(absl::StrCat("session ", session.value(), for_cause ? " for cause" : ""));
   }
   void OnJobs(std::uint32_t jobs) override { Note(absl::StrCat("jobs ", jobs)); }
-  void OnJobEnded(const v1::Job& job, std::uint32_t next_generation) override {
-    Note(absl::StrCat(job.job_id(), " ", job.state(), " next ", next_generation));
+  void OnGeneration(std::uint32_t next) override { Note(absl::StrCat("generation ", next)); }
+  void OnJobEnded(const v1::Job& job) override {
+    Note(absl::StrCat(job.job_id(), " ", job.state()));
     MutexLock lock(mutex_);
     ended_.push_back(job);
   }

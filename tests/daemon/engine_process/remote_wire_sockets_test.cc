@@ -314,6 +314,47 @@ TEST_CASE(
   CHECK(hosts.wires(1).Take().empty());
 }
 
+TEST_CASE("RemoteWireSockets: so many dials are under way at a time, and the others wait") {
+  constexpr std::size_t kMost = RemoteWireSockets::kMostDials;
+  const std::shared_ptr<RemoteWires> shared = *RemoteWires::Create();
+  std::vector<v1::EngineWireDial> told;
+  const auto send = [&told](const v1::EngineNetworkRequest& request) {
+    if (request.has_wire_dial()) told.push_back(request.wire_dial());
+  };
+  RemoteWireSockets wires(DoorPurpose::kWire, "127.0.0.1:1", send, 0, shared);
+  wires.Open(Membership(0, {"127.0.0.1:1", "127.0.0.1:2"}, 1));
+  wires.Open(Membership(0, {"127.0.0.1:1", "127.0.0.1:2"}, 2));
+  for (std::uint32_t stream = 0; stream < kMost - 1; ++stream) wires.Dial(1, NodeIndex(1), stream);
+  for (std::uint32_t stream = 0; stream < 4; ++stream) wires.Dial(2, NodeIndex(1), stream);
+  REQUIRE(told.size() == kMost);
+  CHECK(told.back().wire_id() == 2);
+  // One ends, whether it could be opened or not; and one that others opened ends none.
+  v1::EngineWireEvent ended;
+  ended.set_wire_id(1);
+  ended.set_node(1);
+  UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  shared->OnEvent(ended, std::move(null));
+  CHECK(wires.Take().size() == 1);
+  CHECK(told.size() == kMost);
+  ended.set_dialled_here(true);
+  ended.mutable_status()->set_code(static_cast<int>(absl::StatusCode::kUnavailable));
+  shared->OnEvent(ended, {});
+  CHECK(wires.Take().size() == 1);
+  REQUIRE(told.size() == kMost + 1);
+  CHECK(told.back().stream() == 1);
+  // Those of a wire that is closed leave room, and are not told any more.
+  SECTION("who dials") { wires.Close(1); }
+  SECTION("who waits") {
+    wires.Close(2);
+    wires.Close(1);
+    CHECK(told.size() == kMost + 1);
+    return;
+  }
+  REQUIRE(told.size() == kMost + 3);
+  CHECK(told.back().wire_id() == 2);
+  CHECK(told.back().stream() == 3);
+}
+
 TEST_CASE("RemoteWireSockets: it may go while its door is busy, and another one take its place") {
   Hosts hosts(2);
   for (int round = 0; round < 20; ++round) {

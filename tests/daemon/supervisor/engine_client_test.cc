@@ -32,6 +32,7 @@ constexpr std::size_t kMebibyte = std::size_t{1} << 20;
 class NoOwner final : public EngineOwner {
  public:
   void OnSessionEnded(EngineClient&, const std::string&, bool) override {}
+  void OnGeneration(EngineClient&, std::uint32_t) override {}
   void OnJobEnded(EngineClient&, const v1::EngineJobEnded&) override {}
   void OnKeep(EngineClient&, v1::EngineKeep) override {}
   void OnIdle(EngineClient&, std::uint64_t) override {}

@@ -224,6 +224,7 @@ void LaunchServant::Open(const v1::LaunchOpen& open) {
   options.exports_slabs = false;
   options.takes_turns = true;
   options.on_launched = [launched = launched_](auto done) { launched->Note(done); };
+  hears_awaits_ = open.hears_awaits();
   gpu_ = std::make_unique<DeviceThread>(std::move(options));
   commands_ = std::make_unique<Commands>(*this);
 }
@@ -240,6 +241,8 @@ void LaunchServant::TellEvents() {
       ExitOrder::GoFirst();  // NCCL loads libraries of its own
     } else if (const auto* const ended = std::get_if<DeviceBucketEnded>(&event)) {
       buckets_.erase({ended->communicator, ended->bucket});
+    } else if (std::holds_alternative<DeviceBucketAwaits>(event) && !hears_awaits_) {
+      continue;
     }
     if (const std::optional<v1::LaunchEvent> message = WriteEvent(event)) Tell(*message);
   }

@@ -114,6 +114,7 @@ class LaunchServant final : private EndsBeforeLibraries {
   std::set<DeviceCommunicatorId> communicators_;  // not left, nor aborted
   // In flight.
   std::set<std::pair<DeviceCommunicatorId, std::uint64_t>> buckets_;
+  bool hears_awaits_ = false;  // the engine
   std::optional<Clock::time_point> parts_until_;
   bool has_told_step_ = false;
   Clock::time_point seen_since_;  // of the step at the last look

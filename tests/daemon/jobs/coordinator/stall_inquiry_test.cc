@@ -21,10 +21,10 @@ struct StalledWorld {
     coordinator.OnMessage(kB, RankJoinedOf(1, 0, 101), begin);
   }
 
-  void Report(const std::vector<std::string>& tensors, LinkId from = kA) {
+  void Report(const std::vector<std::string>& tensors, LinkId from = kA, double seconds = 5.0) {
     v1::NodeMessage message;
     for (const std::string& tensor : tensors) message.mutable_stall_report()->add_tensors(tensor);
-    message.mutable_stall_report()->set_waiting_seconds(5.0);
+    message.mutable_stall_report()->set_waiting_seconds(seconds);
     coordinator.OnMessage(from, message, begin);
   }
   std::uint32_t Inquiry(LinkId link) {
@@ -151,6 +151,53 @@ TEST_CASE("Stall inquiry: what is under way is no stall, as long as its data mov
   world.Answer(kA, world.Inquiry(kA), "", {}, false, true);
   world.Answer(kB, world.Inquiry(kB), "running", {"gradient"});
   CHECK_FALSE(world.Verdict(kA).under_way());
+}
+
+TEST_CASE("Stall inquiry: a rank is named whose GPU has not come so far; all of them are no stall") {
+  StalledWorld world;
+  world.Report({"gradient"});
+  const auto answer = [&world](LinkId link, int rank, bool not_ready) {
+    v1::NodeMessage message;
+    v1::StallAnswer& told = *message.mutable_stall_answer();
+    told.set_inquiry(world.Inquiry(link));
+    told.set_on_gpus(true);
+    if (not_ready) {
+      v1::MissingRank& missing = *told.add_missing();
+      missing.set_rank(rank);
+      missing.set_pid(100 + rank);
+      missing.set_state("running");
+      missing.set_submitted(true);
+      missing.set_not_ready(true);
+      missing.add_tensors("gradient");
+    }
+    world.coordinator.OnMessage(link, message, world.begin + milliseconds(250));
+  };
+  answer(kA, 0, false);
+  answer(kB, 1, true);
+  CHECK_FALSE(world.Verdict(kA).under_way());
+  CHECK(world.Verdict(kA).why() ==
+        "rank 1, pid 101 on node-b has not got 'gradient' ready on its GPU");
+  REQUIRE(world.Verdict(kA).tensors(0).waits_for_size() == 1);
+  CHECK(world.Verdict(kA).tensors(0).waits_for(0) == "rank 1, pid 101 on node-b");
+
+  // Their hosts run ahead.
+  world.Report({"gradient"});
+  answer(kA, 0, true);
+  answer(kB, 1, true);
+  CHECK(world.Verdict(kA).under_way());
+  // For so long no GPU computes.
+  world.Report({"gradient"}, kA, 60.0);
+  answer(kA, 0, true);
+  answer(kB, 1, true);
+  CHECK_FALSE(world.Verdict(kA).under_way());
+  CHECK_THAT(world.Verdict(kA).why(), Contains("rank 0") && Contains("rank 1"));
+
+  world.Report({"gradient"});
+  answer(kA, 0, false);
+  answer(kB, 1, false);
+  CHECK_FALSE(world.Verdict(kA).under_way());
+  CHECK(world.Verdict(kA).why() ==
+        "every rank has submitted 'gradient', but NCCL has not ended it");
 }
 
 TEST_CASE("Stall inquiry: a verdict does not grow with the ranks that are awaited") {

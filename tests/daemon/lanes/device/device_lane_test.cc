@@ -50,6 +50,27 @@ TEST_CASE("DeviceLane: what begins before the id has come waits for it, and then
         }) == "");
 }
 
+TEST_CASE("DeviceLane: names the member whose stream does not come to an operation") {
+  CHECK(RunRanks(2, With(), [](const Child& child, const NcclRank& rank) {
+          LanedRank self(child, rank);
+          self.lane().TakeId({IdOf(rank), true});
+          const std::vector<TensorMeta> metas = {Of(DataType::kFloat32, ReduceOp::kSum, 2)};
+          self.Start(1, metas, {0});
+          self.Start(2, metas, {64});
+          self.WaitUntil([&] { return !self.lane().MembersNotReady(OperationId(1)).empty(); },
+                         "word of a stream that is late");
+          CHILD_CHECK(self.lane().MembersNotReady(OperationId(1)) == std::vector<int>{0});
+          CHILD_CHECK(self.lane().MembersNotReady(OperationId(2)).empty());
+          self.SetReady(1);
+          self.WaitUntil([&] { return self.lane().MembersNotReady(OperationId(1)).empty(); },
+                         "its coming");
+          self.SetReady(2);
+          std::size_t ended = 0;
+          while (ended < 2) ended += self.WaitEnds().size();
+          CHILD_CHECK(self.lane().MembersNotReady(OperationId(2)).empty());
+        }) == "");
+}
+
 TEST_CASE("DeviceLane: describes the rank's GPU, NCCL's communicator and the memory") {
   CHECK(RunRanks(2, With({{"RINGD_EMULATOR_CUDA_MPS", "on"}}),
                  [](const Child& child, const NcclRank& rank) {

@@ -206,6 +206,26 @@ TEST_CASE("TrainerLauncher: buckets of two communicators may have one number") {
   CHECK(pair.Await<DeviceBucketEnded>().communicator == kFirst);
 }
 
+TEST_CASE("TrainerLauncher: that a bucket awaits tensors is told once, and that it does not") {
+  Pair pair;
+  CHECK(pair.Hear().open().hears_awaits());
+  pair.Open();
+  pair.Connect(kFirst);
+  pair.Enqueue(kFirst, 1);
+  for (const bool awaits : {false, true, true, false, true, false}) {
+    pair.Tell(DeviceBucketAwaits{1, kFirst, awaits});
+    pair.Tell(DeviceBucketAwaits{2, kFirst, awaits});
+  }
+  pair.Tell(DeviceBucketEnded{1, kFirst, absl::OkStatus(), {}});
+  pair.Tell(DeviceBucketAwaits{1, kFirst, true});
+  CHECK(pair.Await<DeviceBucketAwaits>().awaits);
+  CHECK_FALSE(pair.Await<DeviceBucketAwaits>().awaits);
+  CHECK(pair.Await<DeviceBucketEnded>().bucket == 1);
+  pair.Enqueue(kFirst, 3);
+  pair.Tell(DeviceBucketEnded{3, kFirst, absl::OkStatus(), {}});
+  CHECK(pair.Await<DeviceBucketEnded>().bucket == 3);
+}
+
 TEST_CASE("TrainerLauncher: a trainer that has gone ends all, and what is asked for later") {
   Pair pair;
   pair.launcher().CreateSlab(DeviceSlabId(5), 4096);
