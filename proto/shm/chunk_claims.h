@@ -78,14 +78,15 @@ class ChunkClaims {
 
   // Claims all that is free, so that nobody begins another chunk. True if no chunk is being
   // reduced: no thread will write any more. False also while the occurrence before has not quite
-  // ended, or when this one has: see Finished().
+  // ended, or when this one has: see Finished(). Others may stop the same occurrence, before and
+  // after.
   bool Stop() noexcept {
-    while (Claim(0) != kNoChunk) ++stopped_;
+    for (int chunk = Claim(0); chunk != kNoChunk; chunk = Claim(0)) NoteStopped(chunk);
     const std::uint64_t word = state_.work.load(std::memory_order_acquire);
     if (!Owns(word)) return false;
-    const auto claimed = static_cast<std::uint32_t>(std::popcount(word >> kClaimShift & all_));
-    const auto done = static_cast<std::uint32_t>(std::popcount(word & all_));
-    return claimed <= done + stopped_;
+    const std::uint64_t stopped = state_.stopped.load(std::memory_order_acquire);
+    const std::uint64_t quiet = word | (Owns(stopped) ? stopped : 0);
+    return (word >> kClaimShift & ~quiet & all_) == 0;
   }
 
  private:
@@ -100,6 +101,14 @@ class ChunkClaims {
   }
   bool Owns(std::uint64_t word) const noexcept { return word >> kTagShift == tag_ >> kTagShift; }
   std::uint64_t Free(std::uint64_t word) const noexcept { return ~(word >> kClaimShift) & all_; }
+
+  void NoteStopped(int chunk) noexcept {
+    std::uint64_t word = state_.stopped.load(std::memory_order_relaxed);
+    for (;;) {
+      const std::uint64_t noted = (Owns(word) ? word : tag_) | std::uint64_t{1} << chunk;
+      if (state_.stopped.compare_exchange_weak(word, noted, std::memory_order_acq_rel)) return;
+    }
+  }
 
   void TakeBack(int chunk) noexcept {
     std::uint64_t word = state_.work.load(std::memory_order_acquire);
@@ -118,7 +127,6 @@ class ChunkClaims {
   const std::uint64_t finished_;
   const std::uint64_t tag_;
   const std::uint64_t all_;
-  std::uint32_t stopped_ = 0;
 };
 
 }  // namespace ringd

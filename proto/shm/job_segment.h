@@ -163,6 +163,9 @@ struct SharedTensor {
   // By occurrence % kOccurrencesInFlight: Spoiled::ToWord, or something older. Looked at once the
   // occurrence has finished. The first to say so has said it for all.
   std::atomic<std::uint64_t> spoiled[kOccurrencesInFlight];
+  // Chunks that were claimed so that nobody reduces them: a tag and bits as the done ones of `work`
+  // (ChunkClaims::Stop).
+  std::atomic<std::uint64_t> stopped;
 };
 static_assert(sizeof(SharedTensor) == 2 * kCacheLineBytes);
 

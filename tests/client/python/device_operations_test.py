@@ -10,11 +10,12 @@ import pytest
 import ringd
 import torch
 from ringd import _ringd
-from ringd.torch import allreduce_async_, cuda_streams, device_operations
+from ringd.torch import Compression, allreduce_async_, cuda_streams, device_operations
 from ringd.torch import job as job_module
 from ringd.torch import operations as torch_operations
 from ringd.torch.device_operations import DeviceOperations
-from ringd.torch.job import Job
+from ringd.torch.gradient_slot import GradientSlot
+from ringd.torch.job import Communicator, Job
 from ringd.types import DataType, Memory, Place, ReduceOp, TensorSpec
 
 
@@ -362,3 +363,47 @@ def test_a_gradient_that_the_host_can_not_read_is_not_compared() -> None:
     gradient.mul_(2)
     assert hook.was_changed()
     hook.forget()
+
+
+def test_an_operation_that_an_interrupted_wait_has_taken_is_looked_for_no_more(
+    job: Job, context: FakeContext, streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensor = streams.put(torch.ones(2))
+    operation = job.device.submit(1, tensor, tensor, 0)
+    job.device.wait(operation)
+    wait = context.wait
+
+    def interrupted(operation: int, timeout_ms: int = -1) -> None:
+        wait(operation, timeout_ms)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(context, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            job.device.finish()
+    job.device.submit(1, tensor, tensor, 0)
+    job.device.finish()
+
+
+def test_gradients_that_autograd_gives_one_memory_are_not_reduced_there(
+    job: Job, context: FakeContext, streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_streams, "is_on_gpu", lambda tensor: True)
+    monkeypatch.setattr(cuda_streams, "ordinal", lambda tensor: 0)
+    pending: dict[GradientSlot, None] = {}
+    parameters = [torch.nn.Parameter(torch.zeros(2)) for _ in range(3)]
+    for number, parameter in enumerate(parameters):
+        slot = GradientSlot(parameter, lambda _: None, pending, 1, Compression.none)
+        slot.describe(job, Communicator(0, 2), f"slot.{number}", ReduceOp.SUM, 1.0, 1.0)
+        parameter.register_post_accumulate_grad_hook(
+            lambda _, slot=slot: slot.submit(accumulated=True)  # type: ignore[misc]
+        )
+    first, second, alone = parameters
+    ((first.unsqueeze(0) + second.unsqueeze(0)) * 3.0 + (alone * alone)).sum().backward()
+    assert first.grad is not None and second.grad is not None and alone.grad is not None
+    places = {(source, destination) for _, _, source, destination, _ in context.calls}
+    shared = first.grad.data_ptr()
+    assert second.grad.data_ptr() == shared
+    destinations = [destination for source, destination in places if source == shared]
+    assert len(destinations) == 2 and shared not in destinations
+    assert (alone.grad.data_ptr(), alone.grad.data_ptr()) in places

@@ -75,6 +75,35 @@ def test_a_fused_step_that_grad_scaler_prepared_with_reduced_gradients() -> None
         expect_same(model, reference)
 
 
+class TakesScaler(torch.optim.SGD):
+    """By PyTorch's older way: the scaler is handed to the step."""
+
+    _step_supports_amp_scaling = True
+
+    @torch.no_grad()
+    def step(self, closure: Any = None, *, grad_scaler: Any = None) -> Any:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.grad /= grad_scaler.get_scale()
+        return super().step(closure)
+
+
+@pytest.mark.filterwarnings("ignore:.*grad_scaler.*:FutureWarning")
+def test_grad_scaler_hands_itself_to_a_step_that_takes_it() -> None:
+    model, reference = make(), make()
+    optimizer = distributed(TakesScaler(model.parameters(), lr=0.1), model)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    scaler.scale(loss_of(model)).backward()
+    with pytest.raises(ringd.FailedPreconditionError, match="infinities.*optimizer.synchronize"):
+        scaler.step(optimizer)
+    optimizer.synchronize()
+    with optimizer.skip_synchronize():
+        scaler.step(optimizer)
+    (2 * loss_of(reference)).backward()
+    sgd(reference).step()
+    expect_same(model, reference)
+
+
 def test_a_step_that_skips_the_synchronization_amid_passes_is_refused() -> None:
     model = make()
     optimizer = distributed(sgd(model), model, backward_passes_per_step=3)

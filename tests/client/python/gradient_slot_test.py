@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import ringd
 import torch
-from ringd.torch import arena
+from ringd.torch import arena, gradient_slot
 from ringd.torch.gradient_slot import GradientSlot
 from ringd.torch.job import Communicator, Job
 from torch import nn
@@ -16,19 +16,19 @@ LARGE = 16_384  # 64 KiB
 class Slotted:
     """A parameter whose gradient is doubled by its reduction."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, name: str = "slot") -> None:
         self.job = job
         self.parameter = nn.Parameter(torch.zeros(LARGE))
         self.pending: dict[GradientSlot, None] = {}
         self.slow_calls = 0
         self.slot = GradientSlot(self.parameter, self.slow, self.pending, 1, ringd.torch.Compression.none)
-        self.slot.describe(job, Communicator(0, 1), "slot", ringd.ReduceOp.SUM, 1.0, 2.0)
+        self.slot.describe(job, Communicator(0, 1), name, ringd.ReduceOp.SUM, 1.0, 2.0)
         self.slot.registration = job.registration(self.slot.spec)
         self.parameter.register_post_accumulate_grad_hook(self.slot)
 
     def slow(self, _: torch.Tensor) -> None:
         self.slow_calls += 1
-        self.slot.submit()
+        self.slot.submit(accumulated=True)
 
     @property
     def gradient(self) -> torch.Tensor:
@@ -72,3 +72,50 @@ def test_memory_that_share_memory_has_given_back_is_not_used_again(job: Job, *, 
         assert [other.unique().tolist() for other in others] == [[0.0]] * 3
     assert slotted.slow_calls == 2
     assert slotted.gradient is slotted.slot.arena
+
+
+def test_gradients_that_autograd_gives_one_memory_are_each_reduced(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_full(*_: object) -> torch.Tensor:
+        raise ringd.ResourceExhaustedError("the arena is full")
+
+    monkeypatch.setattr(gradient_slot, "allocate", is_full)
+    first, second = Slotted(job, "first"), Slotted(job, "second")
+    # Both are the gradient of the sum.
+    total = first.parameter.unsqueeze(0) + second.parameter.unsqueeze(0)
+    (total * 3.0).sum().backward()
+    assert first.gradient.data_ptr() == second.gradient.data_ptr()
+    for slotted in (first, second):
+        job.context.wait_all([slotted.slot.operation])
+        slotted.slot.finish()
+    assert first.gradient.unique().tolist() == second.gradient.unique().tolist() == [6.0]
+    assert first.gradient.data_ptr() != second.gradient.data_ptr()
+
+
+@pytest.mark.parametrize("amid", ["_begin", "note"])
+def test_what_was_interrupted_while_it_was_submitted_is_not_submitted_again(
+    job: Job, monkeypatch: pytest.MonkeyPatch, amid: str
+) -> None:
+    def interrupt(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    slotted = Slotted(job)
+    slotted.step(1.0)  # it is armed now
+    slotted.slot.set_arena(None)
+    with monkeypatch.context() as patch:
+        patch.setattr(GradientSlot, amid, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            slotted.step(1.0)
+    for _ in range(2):
+        slotted.parameter.grad = None
+        with pytest.raises(ringd.FailedPreconditionError, match="'slot' was being submitted.*shutdown"):
+            slotted.step(1.0)
+
+
+def test_an_operation_that_an_interrupted_wait_has_taken_is_discarded(job: Job) -> None:
+    slotted = Slotted(job)
+    slotted.parameter.sum().backward()
+    job.context.wait(slotted.slot.operation)
+    slotted.slot.discard()
+    assert slotted.slot.operation == 0

@@ -97,6 +97,31 @@ TEST_CASE("ChunkClaims: stopping leaves nothing to claim and says when all is qu
   CHECK(stopper.Stop());
 }
 
+TEST_CASE("ChunkClaims: several stop one occurrence, at once and one after the other") {
+  Tensor tensor;
+  // What an earlier occurrence has left there is not this one's.
+  tensor.state.stopped.store(~std::uint64_t{0});
+  ChunkClaims worker(tensor.state, 0, 4);
+  REQUIRE(worker.Claim(0) == 0);
+  CHECK_FALSE(ChunkClaims(tensor.state, 0, 4).Stop());
+  CHECK_FALSE(ChunkClaims(tensor.state, 0, 4).Stop());
+  CHECK_FALSE(worker.Done(0));
+  CHECK(ChunkClaims(tensor.state, 0, 4).Stop());
+  CHECK(ChunkClaims(tensor.state, 0, 4).Stop());
+
+  Tensor raced;
+  std::atomic<int> quiet{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&raced, &quiet] {
+      while (!ChunkClaims(raced.state, 7, kMaxChunks).Stop()) std::this_thread::yield();
+      ++quiet;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(quiet == 4);
+}
+
 TEST_CASE("ChunkClaims: stopping waits for the word of the occurrence before") {
   Tensor tensor;
   ChunkClaims before(tensor.state, 0, 1);

@@ -49,9 +49,8 @@ namespace ringd::client {
 //   contributions are combined in the order of the local ranks, whoever does it.
 // Failure: when the context has ended, waiters first see to it that no thread of this process
 //   reduces any more, that what others still read of its ordinary memory comes to nothing, and that
-//   no other rank writes into its arena tensor (for kQuietDeadline at most: a rank may have died or
-//   been stopped while it wrote). A source that could not be read ends its operation at all ranks,
-//   after kCauseGrace, in which ringd may say what is behind it.
+//   no other rank writes into its arena tensor (which one that has died never ends). A source that
+//   could not be read ends its operation at all ranks, after kCauseGrace: ringd may know why.
 class LocalOperations final : public OperationQueue {
  public:
   static constexpr std::uint64_t kAtOnceBytes = 1024;
@@ -59,7 +58,8 @@ class LocalOperations final : public OperationQueue {
   static constexpr std::uint64_t kBackgroundFromBytes = 64 * 1024;
   // Smaller chunks are combined in no time, and not worth a trace event of their own.
   static constexpr std::uint64_t kChunkTracedFromBytes = std::uint64_t{32} << 10;
-  static constexpr std::chrono::milliseconds kQuietDeadline{100};
+  static constexpr std::chrono::milliseconds kQuietDeadline{100};     // of an operation
+  static constexpr std::chrono::milliseconds kAllQuietDeadline{300};  // of a failed context
   static constexpr std::chrono::seconds kCauseGrace{1};
   // Smaller tensors of ordinary memory are copied: they stay in the caches, where copies cost less
   // than asking the kernel. Two ranks, all copied against this, in µs: 64 KiB 5.4 and 6.5, 128 KiB
@@ -86,8 +86,7 @@ class LocalOperations final : public OperationQueue {
   static bool IsInline(const Registration& registration) noexcept {
     return registration.bytes <= (registration.is_scaled ? kScaledInlineBytes : kInlineBytes);
   }
-  // Reading the clock twice would make an operation in its slot, of some 300 ns, take a sixth
-  // longer.
+  // Reading the clock twice would make one in its slot, of some 300 ns, take a sixth longer.
   static bool IsTraced(const Registration& registration) noexcept {
     return !IsInline(registration);
   }
@@ -390,6 +389,7 @@ class LocalOperations final : public OperationQueue {
   // For what is read from other processes; one per thread that reduces at the same time.
   const std::size_t scratch_bytes_;
   std::vector<std::unique_ptr<std::byte[]>> idle_scratch_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<Clock::time_point> quiet_until_{};  // kAllQuietDeadline, once it runs
   // Of the last spoiled occurrences that came soon after each other: the first, and the last.
   Clock::time_point first_spoiled_ ABSL_GUARDED_BY(mutex_){};
   Clock::time_point last_spoiled_ ABSL_GUARDED_BY(mutex_){};

@@ -355,7 +355,14 @@ void LocalOperations::Quieten(Operation& operation) {
   if (state_.phase() == SessionState::Phase::kClosing && !HasArrived(tensor.number, occurrence)) {
     return;
   }
-  const Clock::time_point deadline = Clock::now() + kQuietDeadline;
+  const Clock::time_point now = Clock::now();
+  Clock::time_point deadline = now + kQuietDeadline;
+  if (state_.phase() != SessionState::Phase::kClosing) {
+    // Many may have been in flight: who holds one up is dead, mostly, and may hold up others.
+    Clock::time_point none{};
+    quiet_until_.compare_exchange_strong(none, now + kAllQuietDeadline, std::memory_order_relaxed);
+    deadline = std::min(deadline, quiet_until_.load(std::memory_order_relaxed));
+  }
   // Nothing later begins before what is stopped has finished. It may yet have to arrive: others,
   // who have not heard of the end, would begin it then.
   for (std::uint64_t k = tensor.ended.load(std::memory_order_relaxed); k <= occurrence; ++k) {

@@ -233,15 +233,16 @@ class DeviceOperations:
         outcome: RingdError | None = None
         try:
             self._context.wait(operation)
-        except NotFoundError:
-            # Another thread has.
-            return
+        except NotFoundError as error:
+            # Another thread has, or a wait that was interrupted as it ended.
+            outcome = error
         except RingdError as error:
             outcome = error
         with self._lock:
             self._submitted.pop(operation, None)
             self._fetched.pop(operation, None)
-            self._outcomes[operation] = outcome
+            if not isinstance(outcome, NotFoundError):
+                self._outcomes[operation] = outcome
 
     def _raise_outcome(self, *operations: int) -> None:
         """Of operations that have been taken out: forgets how they have ended, and raises the first

@@ -108,3 +108,11 @@ def taken(names: Sequence[str]) -> str:
         "parameters to one optimizer "
         "(optimizer.add_param_group({'params': ...})), or delete the other one first (del optimizer)"
     )
+
+
+def interrupted(name: str) -> str:
+    return (
+        f"'{name}' was being submitted when an interrupt came, and may have been or not: another "
+        "submission could be summed with other ranks' next one. Begin again: shutdown() and init() on "
+        "all ranks"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import warnings
 import weakref
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ from ringd.torch import gradient_messages, gradients_in_flight
 from ringd.torch.closure_loss import reduced_loss
 from ringd.torch.compression import Compressor
 from ringd.torch.gradient_names import names_of, operation_name
-from ringd.torch.gradient_slot import GradientSlot
+from ringd.torch.gradient_slot import GradientSlot, describe_all
 from ringd.torch.gradient_waste import GradientWaste
 from ringd.torch.job import Communicator, Job, current, is_current
 from ringd.torch.parameter_groups import are_those_of, parameters_of
@@ -63,7 +64,7 @@ class GradientReduction:
         self._communicator: Communicator | None = None
         self._slots: dict[torch.Tensor, GradientSlot] = {}
         self._undescribed: dict[GradientSlot, None] = {}
-        # How PyTorch knows the slots' hooks.
+        self._describing = threading.Lock()  # hooks come in several threads
         # By the parameter's id: PyTorch's garbage collector can't see who keeps this.
         self._hooks: dict[int, RemovableHandle] = {}
         self._frozen: dict[torch.Tensor, None] = {}
@@ -370,6 +371,12 @@ class GradientReduction:
     def _describe(self, job: Job, communicator: Communicator) -> None:
         """Describes what is not yet described, with one call to ringd; everything after
         ``shutdown`` and ``init``, and where the process set has been added again."""
+        if self._communicator is communicator and not self._undescribed:
+            return
+        with self._describing:
+            self._describe_alone(job, communicator)
+
+    def _describe_alone(self, job: Job, communicator: Communicator) -> None:
         if self._communicator is not communicator:
             communicator.gradient_names.keep(self._names)
             self.pending.clear()
@@ -378,16 +385,8 @@ class GradientReduction:
             self._undescribed.update(dict.fromkeys(self._slots.values()))
             self._job = job
             self._communicator = communicator
-        if not self._undescribed:
-            return
-        slots = list(self._undescribed)
-        for slot in slots:
-            name = operation_name(self._name_of(slot))
-            slot.describe(job, communicator, name, self.op, self.prescale, self.postscale)
-        for slot, registration in zip(
-            slots, job.register([slot.spec for slot in slots], keep=True), strict=True
-        ):
-            slot.registration = registration
+        names = {slot: operation_name(self._name_of(slot)) for slot in self._undescribed}
+        describe_all(names, job, communicator, self.op, self.prescale, self.postscale)
         self._undescribed.clear()
 
 

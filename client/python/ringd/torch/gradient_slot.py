@@ -8,15 +8,17 @@ from typing import Any
 import torch
 
 from ringd import _ringd
-from ringd.errors import NotFoundError, RingdError
-from ringd.torch import cuda_streams
+from ringd.errors import FailedPreconditionError, NotFoundError, RingdError
+from ringd.torch import cuda_streams, gradient_messages
 from ringd.torch.arena import allocate
 from ringd.torch.compression import Compressor, NoneCompressor
 from ringd.torch.job import Communicator, Job, is_current
 from ringd.torch.operations import allreduce_spec, dense, layout_of
 from ringd.types import Memory, ReduceOp, TensorSpec
 
-_ringd.set_torch(torch.Tensor, torch.strided, getattr(torch._C, "_storage_Use_Count", None))
+_storage_uses: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
+
+_ringd.set_torch(torch.Tensor, torch.strided, _storage_uses)
 
 
 class GradientSlot(_ringd.GradientHook):
@@ -31,8 +33,9 @@ class GradientSlot(_ringd.GradientHook):
     there. A tensor that the program has kept from an earlier step is never overwritten: the slot
     then takes new memory.
 
-    Where the arena has no room for that the gradient is reduced in its own memory, through copies,
-    if there is a block for these.
+    Where the arena has no room for that, and on a GPU, the gradient is reduced in its own memory
+    (on the host through copies, if there is a block for these). Not where that is another one's,
+    too: autograd may give several parameters one memory, such as those whose sum is used.
 
     Thread safety: one thread at a time, that of the parameter's backward pass or of
         ``synchronize``.
@@ -44,6 +47,7 @@ class GradientSlot(_ringd.GradientHook):
         "_compression",
         "_copies_back",
         "_dtype",
+        "_interrupted",
         "_job",
         "_on_gpu",
         "_restore",
@@ -68,6 +72,8 @@ class GradientSlot(_ringd.GradientHook):
         self._job: Job | None = None
         self.registration = 0
         self._arena_full = False
+        # While it was submitted: nobody knows whether it was.
+        self._interrupted = False
         # Of the operation in flight: what decompression needs, and whether the result is copied
         # into ``p.grad``.
         self._restore: Any = None
@@ -93,6 +99,7 @@ class GradientSlot(_ringd.GradientHook):
         self._on_gpu = cuda_streams.is_on_gpu(like_gradient)
         self._job = job
         self._arena_full = False
+        self._interrupted = False
         self.enter(communicator.number, job.in_flight)
 
     def submit(self, *, accumulated: bool = False) -> None:
@@ -100,10 +107,14 @@ class GradientSlot(_ringd.GradientHook):
         it. `accumulated`: a backward pass has just done that."""
         job = self._job
         assert job is not None
+        if self._interrupted:
+            raise FailedPreconditionError(gradient_messages.interrupted(self.spec.name))
         parameter = self.parameter
         if parameter.grad is None:
             parameter.grad = _like_gradient(parameter, torch.zeros_like)
         gradient: torch.Tensor = parameter.grad
+        fresh = accumulated and gradient._version == 0
+        shared = fresh and _shares_memory(gradient)
         compressed, self._restore = self._compression.compress(gradient.detach())
         on_gpu = cuda_streams.is_on_gpu(gradient)
         if (
@@ -113,31 +124,31 @@ class GradientSlot(_ringd.GradientHook):
         ):
             self._describe_anew(compressed, on_gpu)
         source = dense(compressed)
-        fresh = accumulated and gradient._version == 0
-        if on_gpu:
-            self._copies_back = source.data_ptr() != gradient.data_ptr() and _stays_where_it_is(
-                gradient, fresh=fresh
-            )
-            self._submit_from_gpu(job, source, gradient)
-            return
         stays = _stays_where_it_is(gradient, fresh=fresh)
-        self._find_arena(source)
-        result = self.arena if self.arena is not None else source
-        self._copies_back = stays and result.data_ptr() != gradient.data_ptr()
-        operation = self._begin(job, source, result)
-        # An optimizer may go while other ranks still read its gradients: this keeps them.
-        self.note(operation, source, result, gradient)
+        by_host = on_gpu and self.spec.memory == Memory.HOST
+        if by_host:
+            source = cuda_streams.copy_to_host(source)
+        if not on_gpu:
+            self._find_arena(source)
+        if self.arena is not None:
+            result = self.arena
+        elif shared and source.data_ptr() == gradient.data_ptr():
+            result = torch.empty_like(source)
+        else:
+            result = source
+        self._copies_back = stays and not by_host and result.data_ptr() != gradient.data_ptr()
+        try:
+            operation = self._begin(job, source, result)
+            # An optimizer may go while other ranks still read its gradients: this keeps them.
+            self.note(operation, source, result, gradient, not on_gpu)
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                self._interrupted = True
+                self.set_arena(None)  # the hook asks here again
+            raise
         self.passes_left = 0
         if not stays and self.arena is not None and self._uncompressed() and job.context.raw is not None:
             self.arm(job.context.raw, self.registration)
-
-    def _submit_from_gpu(self, job: Job, source: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Reduces it in its own memory, or a copy of it on the host."""
-        if self.spec.memory == Memory.HOST:
-            source = cuda_streams.copy_to_host(source)
-        operation = self._begin(job, source, source)
-        self.note(operation, source, source, gradient, False)
-        self.passes_left = 0
 
     def _begin(self, job: Job, source: torch.Tensor, result: torch.Tensor) -> int:
         try:
@@ -185,6 +196,8 @@ class GradientSlot(_ringd.GradientHook):
                     self._job.device.discard(self.operation)
                 else:
                     self._job.context.wait(self.operation)
+            except NotFoundError:
+                pass  # an interrupt came when it had ended
             except RingdError:
                 self.forget()
                 raise
@@ -244,10 +257,36 @@ class GradientSlot(_ringd.GradientHook):
                 self._arena_full = True
 
 
+def describe_all(
+    names: dict[GradientSlot, str],
+    job: Job,
+    communicator: Communicator,
+    op: ReduceOp,
+    prescale: float,
+    postscale: float,
+) -> None:
+    """`GradientSlot.describe`, with their registrations: one call to ringd."""
+    if not names:
+        return
+    for slot, name in names.items():
+        slot.describe(job, communicator, name, op, prescale, postscale)
+    registrations = job.register([slot.spec for slot in names], keep=True)
+    for slot, registration in zip(names, registrations, strict=True):
+        slot.registration = registration
+
+
 def _like_gradient(parameter: torch.Tensor, make: Callable[..., torch.Tensor]) -> torch.Tensor:
     """Of the type that the parameter's gradient has, which may be another one (``grad_dtype``)."""
     dtype = getattr(parameter, "grad_dtype", None) or parameter.dtype
     return make(parameter, dtype=dtype, requires_grad=False)
+
+
+def _shares_memory(gradient: torch.Tensor) -> bool:
+    """Whether other tensors are in its memory: it is unknown where PyTorch does not tell."""
+    # Else two: the gradient and the object that stands for its memory here.
+    if gradient.layout != torch.strided:
+        return False
+    return _storage_uses is not None and _storage_uses(gradient.untyped_storage()._cdata) > 2
 
 
 def _stays_where_it_is(gradient: torch.Tensor, *, fresh: bool) -> bool:

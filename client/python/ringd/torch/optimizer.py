@@ -20,6 +20,7 @@ from ringd.torch.compression import Compression, Compressor
 from ringd.torch.gradient_reduction import GradientReduction, refuse_step_past_reductions
 from ringd.torch.process_set import ProcessSet, global_process_set
 from ringd.torch.shared_state import sharing
+from ringd.torch.step_methods import methods_like
 from ringd.torch.uncompiled import uncompiled
 from ringd.types import ReduceOp
 
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ringd.torch import optimizer_types as types
-
-# What optimizers that step twice call it (SAM): each uses gradients, as a step does.
-_PARTS_OF_STEPS = ("first_step", "second_step")
-
 
 class DistributedMixin:
     """What an optimizer's class gets on top of its own: it reduces gradients before it uses
@@ -89,7 +86,7 @@ class DistributedMixin:
                 how = "step so: with optimizer.skip_synchronize(): optimizer.step()"
                 warnings.warn(gradient_messages.reduced_twice("step", how), stacklevel=3)
                 self._reduction.used()
-            elif self._is_scaled():
+            elif self._is_scaled() or options.get("grad_scaler") is not None:
                 self._refuse_scaled()
             self.synchronize()
         with self._using():
@@ -333,10 +330,8 @@ def DistributedOptimizer(
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor is for op=Average only")
     base = type(optimizer)
-    parts = {
-        name: _reduced_before(part) for name in _PARTS_OF_STEPS if callable(part := getattr(base, name, None))
-    }
-    distributed: Any = object.__new__(type(base.__name__, (DistributedMixin, base), parts))
+    methods = methods_like(base, DistributedMixin.step)
+    distributed: Any = object.__new__(type(base.__name__, (DistributedMixin, base), methods))
     # State and groups are shared with `optimizer`. Not a step() that a scheduler has put around the
     # old one: it would go past the reduction.
     distributed.__dict__.update({key: value for key, value in vars(optimizer).items() if key != "step"})
@@ -361,22 +356,6 @@ def DistributedOptimizer(
 def _check_passes(passes: int) -> None:
     if passes < 1:
         raise ValueError("backward_passes_per_step must be at least 1")
-
-
-def _reduced_before(part: Callable[..., Any]) -> Callable[..., Any]:
-    """A part of a step, as ``step`` does it: with gradients that have been reduced."""
-
-    @functools.wraps(part)
-    @uncompiled
-    def reduced(self: DistributedMixin, *arguments: Any, **options: Any) -> Any:
-        if not self._should_synchronize:
-            self._reduction.refuse_unreduced()
-        elif not self._reduction.synchronized:
-            self.synchronize()
-        with self._using():
-            return part(self, *arguments, **options)
-
-    return reduced
 
 
 @functools.cache

@@ -215,6 +215,32 @@ TEST_CASE("LocalOperations: after a failed wait no other rank writes into the ar
   CHECK(std::all_of(job[0].At(0), job[0].At(0) + kCount, [](float is) { return is == 1.0F; }));
 }
 
+TEST_CASE("LocalOperations: many waits of ranks whose job has failed take as long as one") {
+  LocalJob job(3);
+  constexpr std::uint64_t kCount = 1000;
+  constexpr std::uint32_t kTensors = 20;
+  std::vector<std::unique_ptr<Floats>> tensors;
+  std::vector<std::uint64_t> sequences[2];
+  for (std::uint32_t i = 0; i < kTensors; ++i) {
+    tensors.push_back(std::make_unique<Floats>(i, i, kCount));
+    for (std::size_t m = 0; m < 2; ++m) {
+      sequences[m].push_back(
+          Submit(job[m], tensors[i]->registration, job[m].At(i * kCount * sizeof(float))));
+    }
+  }
+  const Clock::time_point begin = Clock::now();
+  for (std::size_t m = 0; m < 2; ++m) {
+    job[m].state.Fail("rank 12 was killed");
+    // Each twice: ringd_wait_all does it.
+    for (int again = 0; again < 2; ++again) {
+      for (const std::uint64_t sequence : sequences[m]) {
+        CHECK(job[m].operations->Wait(sequence, InTenSeconds()) == WaitResult::kEnded);
+      }
+    }
+  }
+  CHECK(Clock::now() - begin < 2 * LocalOperations::kAllQuietDeadline);
+}
+
 TEST_CASE("LocalOperations: with a full table the helper ends what it can behind the oldest") {
   LocalJob job(2);
   std::vector<std::unique_ptr<Floats>> tensors;
