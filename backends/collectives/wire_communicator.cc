@@ -167,11 +167,14 @@ CommunicatorStatistics WireCommunicator::Statistics() const {
   return statistics;
 }
 
+bool WireCommunicator::IsFromPeer(const MessageHeader& header) const noexcept {
+  return header.source >= 0 && header.source < setting_.node_count &&
+         header.source != setting_.self.value();
+}
+
 void WireCommunicator::OnMessage(const MessageHeader& header,
                                  std::span<const std::byte> payload) noexcept {
-  const bool from_a_peer = header.source >= 0 && header.source < setting_.node_count &&
-                           header.source != setting_.self.value();
-  if (!health_.ok() || !from_a_peer) {
+  if (!health_.ok() || !IsFromPeer(header)) {
     ++totals_.messages_discarded;
     return;
   }
@@ -195,6 +198,11 @@ void WireCommunicator::OnMessage(const MessageHeader& header,
   }
   operation.Advance();
   CompleteIfFinished(operation);
+}
+
+void WireCommunicator::OnMessageLost(const MessageHeader& header,
+                                     absl::string_view reason) noexcept {
+  if (IsFromPeer(header)) Lose(NodeIndex(header.source), "could not receive from ", reason);
 }
 
 void WireCommunicator::OnNodeLost(NodeIndex node, absl::string_view reason) noexcept {

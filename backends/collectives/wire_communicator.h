@@ -54,6 +54,8 @@ class WireCommunicator final : public Communicator {
 
   // A message with the right magic, wire id and destination; all else is unchecked.
   void OnMessage(const MessageHeader& header, std::span<const std::byte> payload) noexcept;
+  // A message, as for OnMessage, has come and could not be taken in here: what it was for is over.
+  void OnMessageLost(const MessageHeader& header, absl::string_view reason) noexcept;
   // Everything that involves `node` is over. `reason` is the vendor's text.
   void OnNodeLost(NodeIndex node, absl::string_view reason) noexcept;
   // The same where there never was a connection to it.
@@ -68,6 +70,7 @@ class WireCommunicator final : public Communicator {
   bool HasPendingWork() const noexcept;
 
  private:
+  bool IsFromPeer(const MessageHeader& header) const noexcept;
   // A wire that counts, so that statistics need no help from the network.
   class CountingWire;
   struct Traffic {

@@ -76,8 +76,8 @@ struct DeviceCommunicatorFailed {
 };
 
 // The bucket whose turn it is waits for tensors of this rank, for kLongAwaited by now: the stream
-// that makes them has not come so far. Or it does not any more. Nothing of one that does not take so
-// long; one that fails or is done while it waits has its end alone.
+// that makes them has not come so far. Or it does not any more. Nothing of one that takes less; one
+// that fails or is done while it waits has its end alone.
 struct DeviceBucketAwaits {
   std::uint64_t bucket = 0;
   DeviceCommunicatorId communicator;
@@ -106,10 +106,10 @@ struct DeviceLost {
   absl::Status status;
 };
 
-using DeviceEvent = std::variant<DeviceOpened, DeviceSlabCreated, DeviceSlabReleased, NcclIdCreated,
-                                 DeviceCommunicatorConnected, DeviceMemoryRegistered,
-                                 DeviceCommunicatorFailed, DeviceBucketAwaits, DeviceBucketEnded,
-                                 DeviceLost>;
+using DeviceEvent =
+    std::variant<DeviceOpened, DeviceSlabCreated, DeviceSlabReleased, NcclIdCreated,
+                 DeviceCommunicatorConnected, DeviceMemoryRegistered, DeviceCommunicatorFailed,
+                 DeviceBucketAwaits, DeviceBucketEnded, DeviceLost>;
 
 }  // namespace ringd
 

@@ -215,7 +215,7 @@ ucs_status_t UcxNode::Fetch(const MessageHeader& header, void* data, std::size_t
   ucs_status_ptr_t request =
       ucp_am_recv_data_nbx(worker_.get(), data, landing->message->data(), length, &param);
   if (!UCS_PTR_IS_ERR(request)) return UCS_INPROGRESS;
-  // The sender is gone; that is noticed at its endpoint.
+  LoseMessage(header, UCS_PTR_STATUS(request));
   early_pool_.GiveBack(landing->message);
   delete landing;
   return UCS_OK;
@@ -225,8 +225,19 @@ void UcxNode::OnLanded(void* request, ucs_status_t status, std::size_t /*length*
                        void* user_data) {
   const std::unique_ptr<Landing> landing(static_cast<Landing*>(user_data));
   ucp_request_free(request);
-  if (status == UCS_OK) landing->node->Route(landing->message->header, landing->message->payload());
+  if (status == UCS_OK) {
+    landing->node->Route(landing->message->header, landing->message->payload());
+  } else {
+    landing->node->LoseMessage(landing->message->header, status);
+  }
   landing->node->early_pool_.GiveBack(landing->message);
+}
+
+// Its sender may be there still, and nothing at its endpoint be wrong.
+void UcxNode::LoseMessage(const MessageHeader& header, ucs_status_t status) noexcept {
+  const auto found = ends_.find({header.wire_id, header.destination});
+  if (found == ends_.end()) return;  // its endpoint tells, or nobody needs it any more
+  found->second.communicator->OnMessageLost(header, ucs_status_string(status));
 }
 
 void UcxNode::Route(const MessageHeader& header, std::span<const std::byte> payload) noexcept {

@@ -76,6 +76,7 @@ class UcxNode final : public Transport {
 
   absl::Status Listen();
   ucs_status_t Fetch(const MessageHeader& header, void* data, std::size_t length);
+  void LoseMessage(const MessageHeader& header, ucs_status_t status) noexcept;
   void Route(const MessageHeader& header, std::span<const std::byte> payload) noexcept;
   void ReportLostPeers() noexcept;
   void ForgetClosedPeers() noexcept;

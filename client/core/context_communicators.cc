@@ -154,7 +154,8 @@ absl::Status Context::DestroyCommunicator(ringd_communicator communicator) {
     const auto found = communicators_.find(communicator);
     if (found == communicators_.end()) return NoSuchCommunicator(communicator);
     lane = found->second.lane;
-    if (found->second.ordered != nullptr && found->second.ordered->AnyTaken()) {
+    // Of a job that has failed, what was waited for has ended with that.
+    if (state_.alive() && found->second.ordered != nullptr && found->second.ordered->AnyTaken()) {
       return absl::FailedPreconditionError(absl::StrCat(
           "an operation of communicator '", found->second.name, "' has not been waited for"));
     }

@@ -38,9 +38,9 @@ struct CommunicatorPart {
   Clock::time_point stalled_since;       // what waited longest when that was looked at last
   Clock::time_point stall_reported_at;   // when this node has asked last
   std::optional<v1::StallReport> asked;  // then, until there is a verdict
-  // What has come from other nodes, and when that was seen to grow.
-  std::optional<std::uint64_t> received_bytes;
-  Clock::time_point received_at;
+  // JobCommunicator::Progress, and when it was seen to differ.
+  std::optional<std::uint64_t> progress;
+  Clock::time_point progressed_at;
   v1::Plan plan;  // as the coordinator told it last
   v1::StallVerdict verdict;
   Clock::time_point verdict_at;

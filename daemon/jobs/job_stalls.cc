@@ -20,7 +20,8 @@ constexpr std::chrono::seconds kJoinWarning{5};
 constexpr std::size_t kTensorsReported = 16;
 // The coordinator waits a second for the nodes' answers.
 constexpr std::chrono::seconds kVerdictPatience{2};
-// Of a node to which nothing has come from others for so long, no data is on its way.
+// Of a node to which nothing has come from others, or whose GPUs have ended nothing, for so long,
+// nothing is under way.
 constexpr std::chrono::seconds kStandstill{1};
 // Of what a stall is shown with.
 constexpr std::size_t kWhyBytes = 4096;
@@ -86,11 +87,9 @@ void Job::CheckStalls(CommunicatorPart& part, Clock::time_point now) {
   const auto deadline = options_.operation_timeout;
   const auto report_after = ReportAfter(options_.stall_warning, deadline);
   if (report_after.count() <= 0) return;
-  const std::optional<std::uint64_t> received = part.communicator->ReceivedBytes();
-  if (received.has_value() && part.received_bytes.value_or(*received) != *received) {
-    part.received_at = now;
-  }
-  part.received_bytes = received;
+  const std::uint64_t progress = part.communicator->Progress();
+  if (part.progress.value_or(progress) != progress) part.progressed_at = now;
+  part.progress = progress;
   const std::optional<Clock::time_point> since =
       part.communicator->WaitingSince(now - report_after);
   if (!since.has_value()) {
@@ -162,8 +161,9 @@ void Job::OnStallInquiry(CommunicatorPart& part, const v1::StallInquiry& inquiry
   message.set_communicator(part.number);
   v1::StallAnswer& answer = *message.mutable_stall_answer();
   answer.set_inquiry(inquiry.inquiry());
-  answer.set_moving(Clock::now() - part.received_at < kStandstill);
+  answer.set_moving(Clock::now() - part.progressed_at < kStandstill);
   std::map<std::pair<int, Lack>, v1::MissingRank> missing;  // by member
+  std::vector<std::string> on_gpus;
   for (const std::string& tensor : inquiry.tensors()) {
     const std::vector<int> places = part.communicator->MembersWithout(tensor);
     const bool submitted = !places.empty() && part.communicator->AllHaveSubmitted(tensor);
@@ -171,17 +171,23 @@ void Job::OnStallInquiry(CommunicatorPart& part, const v1::StallInquiry& inquiry
     for (const int place : places) missing[{place, lack}].add_tensors(tensor);
     if (!places.empty() || !part.communicator->IsOnDevice(tensor)) continue;
     answer.set_on_gpus(true);
+    on_gpus.push_back(tensor);
     for (const int place : part.communicator->MembersNotReady(tensor)) {
       missing[{place, Lack::kReadiness}].add_tensors(tensor);
     }
   }
   // In a one-node job each rank does its part of an operation, and a trainer may launch what its
   // GPU does: one that is stopped amid it has submitted it.
-  if (missing.empty() && (part.communicator->CombinesLocally() || answer.on_gpus())) {
-    for (std::size_t m = 0; m < part.positions.size(); ++m) {
-      const int place = static_cast<int>(m);
-      if (StateOf(MemberOf(part, place)) != "stopped") continue;
-      *missing[{place, Lack::kPart}].mutable_tensors() = inquiry.tensors();
+  const bool by_ranks = missing.empty() && part.communicator->CombinesLocally();
+  for (std::size_t m = 0; m < part.positions.size(); ++m) {
+    const int place = static_cast<int>(m);
+    const bool launches = !on_gpus.empty() && part.communicator->LaunchesItself(place);
+    if (!(by_ranks || launches) || StateOf(MemberOf(part, place)) != "stopped") continue;
+    v1::MissingRank& entry = missing[{place, Lack::kPart}];
+    if (by_ranks) {
+      *entry.mutable_tensors() = inquiry.tensors();
+    } else {
+      entry.mutable_tensors()->Assign(on_gpus.begin(), on_gpus.end());
     }
   }
   for (auto& [of, entry] : missing) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -32,7 +33,14 @@ std::vector<std::byte> Bytes(NoticeKind kind, std::span<const std::byte> text) {
 }  // namespace
 
 void NoticeQueue::Keep(Frame& frame) {
-  if (frame.fd.valid()) sent_.push_back(std::move(frame.fd));
+  if (!frame.fd.valid()) return;
+  struct stat found {};
+  const bool is_memory = ::fstat(frame.fd.get(), &found) == 0 && S_ISREG(found.st_mode);
+  if (is_memory) {
+    frame.fd.Reset();
+  } else {
+    sent_.push_back(std::move(frame.fd));
+  }
 }
 
 void NoticeQueue::Drop() {

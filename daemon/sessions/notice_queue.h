@@ -63,7 +63,8 @@ class NoticeQueue {
   void Enqueue(Frame frame, int fd);
   void Drop();
 
-  // What has been sent the trainer has, too, so it is closed where the session is, and not here.
+  // What has been sent the trainer has, too: it could hold up who closes a socket, which is done
+  // where the session is closed, and not here.
   void Keep(Frame& frame);
 
   std::deque<Frame> frames_;

@@ -100,6 +100,10 @@ ABSENT = """
         context.wait(context.submit_in_order(number, Kind.ALLREDUCE, where, where, 1000))
     except ringd.RingdError as error:
         print("told:", error, flush=True)
+        try:
+            context.destroy_communicator(number)
+        except ringd.RingdError as error:
+            print("not destroyed:", error, flush=True)
 """
 
 LEFT = """
@@ -225,6 +229,7 @@ def test_the_death_of_a_rank_is_told(cluster: Cluster, ranks_per_node: list[int]
     words = job.transcript()
     size = sum(ranks_per_node)
     assert words.count(f"told: rank {size - 1}") == size - 1, words
+    assert words.count(f"not destroyed: rank {size - 1}") == size - 1, words
 
 
 @pytest.mark.parametrize("ranks_per_node", LAYOUTS)

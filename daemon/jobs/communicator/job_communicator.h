@@ -208,6 +208,8 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
     return FindOnDevice(tensor) != device_running_.end();
   }
   std::vector<int> MembersNotReady(const std::string& tensor) const;
+  // Whether the member's own process launches what its GPU does.
+  bool LaunchesItself(int member) const;
 
   // Where the times of operations are noted (TraceReading reads them): the engine's ring first,
   // then one of each member, whose own word it is.
@@ -240,8 +242,9 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   bool NeedsAdvance() const noexcept { return !CombinesLocally() || has_device_tensors_; }
   NodeSchedulerStatus SchedulerStatus() const { return scheduler_->Status(); }
   CommunicatorStatistics WireStatistics() const { return lane_->Statistics(); }
-  // All that has come from other nodes; nullopt while GPUs are at work, whose data nobody counts.
-  std::optional<std::uint64_t> ReceivedBytes() const;
+  // Grows, or differs, as long as something goes on: what has come from other nodes; while GPUs are
+  // at work, whose data nobody counts, how much they have ended.
+  std::uint64_t Progress() const;
   ChannelTime TimeOf(std::uint32_t channel) const { return lane_->TimeOf(channel); }
   double BytesPerSecond(Clock::time_point now) const;
   double OperationsPerSecond(Clock::time_point now) const;
@@ -367,6 +370,7 @@ class JobCommunicator final : private LocalRankView, private LaneEvents {
   std::optional<DeviceLane::Id> device_id_;
   std::unique_ptr<DeviceLane> device_lane_;  // from the first operation on that needs it
   RunningOnDevice device_running_;
+  std::uint64_t device_ended_ = 0;
 
   OperationTrace trace_;
 

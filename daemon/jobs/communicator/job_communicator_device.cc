@@ -129,6 +129,7 @@ absl::StatusOr<std::size_t> JobCommunicator::AdvanceDevice(Clock::time_point now
     if (found == device_running_.end()) continue;
     const DeviceRunning done = std::move(found->second);
     device_running_.erase(found);
+    ++device_ended_;
     ++work;
     if (end.status.ok()) {
       ++counters_.operations;
@@ -168,6 +169,11 @@ std::vector<int> JobCommunicator::MembersNotReady(const std::string& tensor) con
   const auto running = FindOnDevice(tensor);
   if (running == device_running_.end()) return {};
   return device_lane_->MembersNotReady(running->first);
+}
+
+bool JobCommunicator::LaunchesItself(int member) const {
+  const auto& slab = members_[static_cast<std::size_t>(member)]->slab();
+  return slab != nullptr && slab->launched_by() == LaunchedBy::kTrainer;
 }
 
 void JobCommunicator::NoteHostPath(const std::string& why) {

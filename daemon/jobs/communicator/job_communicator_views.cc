@@ -211,8 +211,8 @@ absl::Status JobCommunicator::DescribeHealth() const {
   return absl::AbortedError(absl::StrCat(DescribeLostNode(*node), " ", DescribeInFlight()));
 }
 
-std::optional<std::uint64_t> JobCommunicator::ReceivedBytes() const {
-  if (!DevicesRest()) return std::nullopt;
+std::uint64_t JobCommunicator::Progress() const {
+  if (!DevicesRest()) return device_ended_;
   std::uint64_t bytes = 0;
   for (const NeighbourStatistics& neighbour : WireStatistics().neighbours) {
     bytes += neighbour.bytes_received;

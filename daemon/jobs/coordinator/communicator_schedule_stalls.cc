@@ -62,7 +62,9 @@ void AddWaitsFor(const std::string& who, v1::StalledTensor& tensor) {
 
 // Why, as far as nobody is missing.
 std::string DescribeComplete(std::size_t node_count, bool moving, bool on_gpus) {
-  if (moving) return "and the data between the nodes is under way";
+  if (moving) {
+    return on_gpus ? "and NCCL is at others" : "and the data between the nodes is under way";
+  }
   if (on_gpus) return "but NCCL has not ended it";
   return node_count == 1 ? "but it does not end" : "but the data between the nodes does not arrive";
 }
@@ -150,7 +152,8 @@ void CommunicatorSchedule::Conclude(Clock::time_point now) {
       const std::vector<std::string> names(missing.tensors().begin(), missing.tensors().end());
       AddAwaited(missing, node.name, verdict);
       say(absl::StrCat(who, " ", DescribeLack(missing, NameSome(names))));
-      all_else_there = all_else_there && missing.not_ready();
+      // One that is stopped does not compute.
+      all_else_there = all_else_there && missing.not_ready() && missing.state() == "running";
       if (missing.not_ready()) not_ready.insert(missing.rank());
       for (const std::string& name : names) {
         if (const auto found = tensors.find(name); found != tensors.end()) {
@@ -167,8 +170,10 @@ void CommunicatorSchedule::Conclude(Clock::time_point now) {
     verdict.set_under_way(moving);
     say(absl::StrCat("every rank has submitted ", NameSome(inquiry_.stall.tensors), ", ",
                      DescribeComplete(nodes_.size(), moving, on_gpus)));
-  } else if (all_else_there && not_ready.size() == ranks && seconds < kComputing.count()) {
-    // Hosts run ahead of their GPUs, all of them: nobody waits for anybody.
+  } else if (all_else_there &&
+             (moving || (not_ready.size() == ranks && seconds < kComputing.count()))) {
+    // Hosts run ahead of their GPUs, all of them: nobody waits for anybody. Or for one whose turn
+    // comes, as it has come for others.
     verdict.set_under_way(true);
   }
   if (left_out > 0) sentences.push_back(absl::StrCat("and ", left_out, " more like that"));

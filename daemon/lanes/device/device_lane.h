@@ -93,8 +93,8 @@ class DeviceLane final : private DeviceEvents {
   };
   // Operations that have ended since the last call.
   std::vector<End> TakeEnds();
-  // Members whose streams have not come to the operation's tensors, for some time now: GPUs compute,
-  // or wait for something.
+  // Members whose streams have not come to the operation's tensors, for some time now: their GPUs
+  // compute, or wait for something.
   std::vector<int> MembersNotReady(OperationId id) const;
   // Why what is in flight can't end well, once nobody has had a better word for kBetterWord or
   // kWordOfEnd.

@@ -271,6 +271,27 @@ TEST_CASE("WireCommunicator: messages of an operation that was cancelled or skip
   CHECK((c == a));
 }
 
+TEST_CASE(
+    "WireCommunicator: a message that could not be received ends what needs it, with the node") {
+  FakeNetwork network(3, TinyChunks(), 1);
+  REQUIRE(network.at(0).TryPost(Barrier({0, 0})));
+  MessageHeader header;
+  header.wire_id = 7;
+  for (const std::int32_t nobody : {-1, 0, 3}) {
+    header.source = nobody;
+    network.at(0).OnMessageLost(header, "memory can't be registered");
+    CHECK(network.at(0).health().ok());
+  }
+  header.source = 2;
+  network.at(0).OnMessageLost(header, "memory can't be registered");
+  CHECK(network.at(0).lost_node() == NodeIndex(2));
+  CHECK(network.at(0).health().message() ==
+        "could not receive from node 2: memory can't be registered");
+  Completion completion[2];
+  CHECK(network.at(0).Poll(completion) == 1);
+  CHECK(completion[0].outcome == CollectiveOutcome::kPeerLost);
+}
+
 TEST_CASE("BusyCommunicators: a communicator is in there while it has operations under way") {
   FakeNetwork network(2, {}, 1);
   CHECK(network.busy().count() == 0);

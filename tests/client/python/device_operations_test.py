@@ -385,6 +385,22 @@ def test_an_operation_that_an_interrupted_wait_has_taken_is_looked_for_no_more(
     job.device.finish()
 
 
+def test_a_failure_that_nobody_has_heard_of_is_not_lost_with_an_interrupt(
+    job: Job, context: FakeContext, streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensor = streams.put(torch.ones(2))
+    operation = job.device.submit(1, tensor, tensor, 0)
+    context.in_flight.remove(operation)  # a wait whose failure an interrupt has taken the place of
+    context.room = 0
+    with monkeypatch.context() as patch:
+        patch.setattr(device_operations, "_ROOM_PATIENCE_S", 0.0)
+        with pytest.raises(ringd.ResourceExhaustedError):
+            job.device.submit(1, tensor, tensor, 0)
+    job.device._make_room()
+    with pytest.raises(ringd.NotFoundError):
+        job.device.wait(operation)
+
+
 def test_gradients_that_autograd_gives_one_memory_are_not_reduced_there(
     job: Job, context: FakeContext, streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -395,15 +411,15 @@ def test_gradients_that_autograd_gives_one_memory_are_not_reduced_there(
     for number, parameter in enumerate(parameters):
         slot = GradientSlot(parameter, lambda _: None, pending, 1, Compression.none)
         slot.describe(job, Communicator(0, 2), f"slot.{number}", ReduceOp.SUM, 1.0, 1.0)
-        parameter.register_post_accumulate_grad_hook(
-            lambda _, slot=slot: slot.submit(accumulated=True)  # type: ignore[misc]
-        )
+        parameter.register_post_accumulate_grad_hook(lambda _, slot=slot: slot.submit(accumulated=True))
     first, second, alone = parameters
     ((first.unsqueeze(0) + second.unsqueeze(0)) * 3.0 + (alone * alone)).sum().backward()
-    assert first.grad is not None and second.grad is not None and alone.grad is not None
+    grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    assert len(grads) == 3
     places = {(source, destination) for _, _, source, destination, _ in context.calls}
-    shared = first.grad.data_ptr()
-    assert second.grad.data_ptr() == shared
+    shared = grads[0].data_ptr()
+    assert grads[1].data_ptr() == shared
     destinations = [destination for source, destination in places if source == shared]
-    assert len(destinations) == 2 and shared not in destinations
-    assert (alone.grad.data_ptr(), alone.grad.data_ptr()) in places
+    assert len(destinations) == 2
+    assert shared not in destinations
+    assert (grads[2].data_ptr(), grads[2].data_ptr()) in places

@@ -102,11 +102,14 @@ def test_what_was_interrupted_while_it_was_submitted_is_not_submitted_again(
 
     slotted = Slotted(job)
     slotted.step(1.0)  # it is armed now
-    slotted.slot.set_arena(None)
+    place = slotted.slot.arena_address
+    slotted.slot.set_arena(slotted.slot.arena)
     with monkeypatch.context() as patch:
         patch.setattr(GradientSlot, amid, interrupt)
         with pytest.raises(KeyboardInterrupt):
             slotted.step(1.0)
+    # Other ranks may still write there.
+    assert slotted.slot.arena_address == place
     for _ in range(2):
         slotted.parameter.grad = None
         with pytest.raises(ringd.FailedPreconditionError, match="'slot' was being submitted.*shutdown"):

@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "proto/base/memfd.h"
 #include "proto/base/unix_socket.h"
+#include "tests/count_descriptors.h"
 
 namespace ringd {
 namespace {
@@ -111,6 +113,24 @@ TEST_CASE(
   CHECK(frames[frames.size() - 2] == std::pair(NoticeKind::kJobSegment, std::string("segment")));
   CHECK(frames.back() == std::pair(NoticeKind::kFailure, std::string("rank 1 was killed")));
   CHECK(line.fds.size() == 1);
+}
+
+TEST_CASE("NoticeQueue: memory that had to wait is given up when it has been sent") {
+  Lifeline line;
+  line.Fill();
+  const std::size_t before = CountDescriptors();
+  {
+    absl::StatusOr<UniqueFd> memory = CreateSealedMemfd("test", 4096);
+    REQUIRE(memory.ok());
+    for (int i = 0; i < 50; ++i) line.Say(NoticeKind::kJobSegment, "segment", memory->get());
+    CHECK(CountDescriptors() == before + 51);
+  }
+  // The other end of a socket could hold up who closes it.
+  line.Say(NoticeKind::kRankExchangeConnection, "connection", line.theirs.get());
+  line.ReadAll();
+  CHECK(line.fds.size() == 51);
+  line.fds.clear();
+  CHECK(CountDescriptors() == before + 1);
 }
 
 TEST_CASE("NoticeQueue: who never reads costs little, and loses warnings first") {

@@ -1,5 +1,5 @@
-"""A stream that does not come to its tensors: the rank is named that holds the others up, and nobody
-while all GPUs compute."""
+"""A stream that does not come to its tensors: the rank is named that holds the others up, and
+nobody while all GPUs compute."""
 
 from __future__ import annotations
 
@@ -47,6 +47,39 @@ HELD_UP = """
     run(main)
 """
 
+# Tensors whose streams come one after the other, on all ranks alike.
+IN_TURN = """
+    import time
+
+    from device_trainer import DeviceTrainer
+    from trainer import run
+
+
+    def main():
+        trainer = DeviceTrainer()
+        tensors = [trainer.tensor(f"gradient.{i}", [1.0] * 10) for i in range(12)]
+        for tensor in tensors:
+            trainer.context.wait(tensor.all_reduce())
+            tensor.write()
+        trainer.driver.synchronize(trainer.stream)
+        streams = [trainer.driver.new_stream() for _ in tensors]
+        gates = [trainer.driver.hold_up(stream) for stream in streams]
+        operations = [
+            trainer.context.submit_on_stream(tensor.registration, tensor.address, tensor.address, stream)
+            for tensor, stream in zip(tensors, streams)
+        ]
+        for let_go in gates:
+            for _ in range(30):
+                time.sleep(0.01)
+                trainer.context.test(operations[-1])
+            let_go()
+        for operation in operations:
+            trainer.context.wait(operation)
+
+
+    run(main)
+"""
+
 LAUNCHES = pytest.mark.parametrize("who_launches", ["engine", "trainer"])
 
 
@@ -78,6 +111,18 @@ def test_nobody_is_warned_while_all_gpus_compute(cluster: Cluster, who_launches:
     job = start(cluster, who_launches, "0 1")
     time.sleep(4)
     (cluster.folder / "go").touch()
+    job.expect_success()
+    for rank in job.ranks:
+        assert "waiting" not in rank.output
+
+
+@LAUNCHES
+def test_nobody_is_warned_while_gpus_come_to_one_tensor_after_the_other(
+    cluster: Cluster, who_launches: str
+) -> None:
+    environment = give_gpus(cluster)
+    cluster.start_nodes(2, stall_warning="1s", device_launch=who_launches)
+    job = cluster.start_job(IN_TURN, [1, 1], environment=environment)
     job.expect_success()
     for rank in job.ranks:
         assert "waiting" not in rank.output

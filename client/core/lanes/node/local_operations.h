@@ -49,8 +49,8 @@ namespace ringd::client {
 //   contributions are combined in the order of the local ranks, whoever does it.
 // Failure: when the context has ended, waiters first see to it that no thread of this process
 //   reduces any more, that what others still read of its ordinary memory comes to nothing, and that
-//   no other rank writes into its arena tensor (which one that has died never ends). A source that
-//   could not be read ends its operation at all ranks, after kCauseGrace: ringd may know why.
+//   no other rank writes into its arena tensor (for kQuietDeadline at most: one may have died amid
+//   it). A source that can't be read ends its operation everywhere, after kCauseGrace.
 class LocalOperations final : public OperationQueue {
  public:
   static constexpr std::uint64_t kAtOnceBytes = 1024;

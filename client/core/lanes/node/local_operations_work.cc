@@ -22,6 +22,8 @@ namespace {
 
 // How far beyond the operation that is waited for work is looked for.
 constexpr std::uint64_t kLookAhead = 32;
+// Once others have taken all of kAllQuietDeadline: a chunk of a rank that lives.
+constexpr std::chrono::milliseconds kShortQuiet{2};
 // Occurrences that are spoiled within so long of each other have one cause.
 constexpr std::chrono::seconds kSameCause{5};
 
@@ -361,7 +363,8 @@ void LocalOperations::Quieten(Operation& operation) {
     // Many may have been in flight: who holds one up is dead, mostly, and may hold up others.
     Clock::time_point none{};
     quiet_until_.compare_exchange_strong(none, now + kAllQuietDeadline, std::memory_order_relaxed);
-    deadline = std::min(deadline, quiet_until_.load(std::memory_order_relaxed));
+    deadline =
+        std::clamp(quiet_until_.load(std::memory_order_relaxed), now + kShortQuiet, deadline);
   }
   // Nothing later begins before what is stopped has finished. It may yet have to arrive: others,
   // who have not heard of the end, would begin it then.

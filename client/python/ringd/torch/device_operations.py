@@ -239,10 +239,12 @@ class DeviceOperations:
         except RingdError as error:
             outcome = error
         with self._lock:
-            self._submitted.pop(operation, None)
+            is_awaited = self._submitted.pop(operation, None) is not None
             self._fetched.pop(operation, None)
             if not isinstance(outcome, NotFoundError):
                 self._outcomes[operation] = outcome
+            elif is_awaited:
+                self._outcomes.setdefault(operation, outcome)
 
     def _raise_outcome(self, *operations: int) -> None:
         """Of operations that have been taken out: forgets how they have ended, and raises the first

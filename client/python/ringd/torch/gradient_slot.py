@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -72,8 +73,8 @@ class GradientSlot(_ringd.GradientHook):
         self._job: Job | None = None
         self.registration = 0
         self._arena_full = False
-        # While it was submitted: nobody knows whether it was.
-        self._interrupted = False
+        # While these were submitted: nobody knows whether they were.
+        self._interrupted: tuple[torch.Tensor, ...] | None = None
         # Of the operation in flight: what decompression needs, and whether the result is copied
         # into ``p.grad``.
         self._restore: Any = None
@@ -99,7 +100,7 @@ class GradientSlot(_ringd.GradientHook):
         self._on_gpu = cuda_streams.is_on_gpu(like_gradient)
         self._job = job
         self._arena_full = False
-        self._interrupted = False
+        self._interrupted = None
         self.enter(communicator.number, job.in_flight)
 
     def submit(self, *, accumulated: bool = False) -> None:
@@ -107,7 +108,7 @@ class GradientSlot(_ringd.GradientHook):
         it. `accumulated`: a backward pass has just done that."""
         job = self._job
         assert job is not None
-        if self._interrupted:
+        if self._interrupted is not None:
             raise FailedPreconditionError(gradient_messages.interrupted(self.spec.name))
         parameter = self.parameter
         if parameter.grad is None:
@@ -142,9 +143,10 @@ class GradientSlot(_ringd.GradientHook):
             # An optimizer may go while other ranks still read its gradients: this keeps them.
             self.note(operation, source, result, gradient, not on_gpu)
         except BaseException as error:
-            if not isinstance(error, Exception):
-                self._interrupted = True
-                self.set_arena(None)  # the hook asks here again
+            if not isinstance(error, Exception) and self.operation == 0:
+                # ringd may be at them.
+                self._interrupted = (source, result, gradient)
+                self.set_arena(self.arena)  # disarms: the hook asks here again
             raise
         self.passes_left = 0
         if not stays and self.arena is not None and self._uncompressed() and job.context.raw is not None:
@@ -283,10 +285,21 @@ def _like_gradient(parameter: torch.Tensor, make: Callable[..., torch.Tensor]) -
 
 def _shares_memory(gradient: torch.Tensor) -> bool:
     """Whether other tensors are in its memory: it is unknown where PyTorch does not tell."""
-    # Else two: the gradient and the object that stands for its memory here.
-    if gradient.layout != torch.strided:
+    if gradient.layout != torch.strided or _storage_uses is None:
         return False
-    return _storage_uses is not None and _storage_uses(gradient.untyped_storage()._cdata) > 2
+    return _uses(gradient) > _uses_alone()
+
+
+def _uses(tensor: torch.Tensor) -> int:
+    assert _storage_uses is not None
+    storage = tensor.untyped_storage()
+    return _storage_uses(storage._cdata)
+
+
+@functools.cache
+def _uses_alone() -> int:
+    """Some releases count the object that stands for the memory here."""
+    return _uses(torch.empty(1))
 
 
 def _stays_where_it_is(gradient: torch.Tensor, *, fresh: bool) -> bool:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from ringd.torch import optimizer_types as types
 
+
 class DistributedMixin:
     """What an optimizer's class gets on top of its own: it reduces gradients before it uses
     them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable
@@ -18,8 +19,9 @@ def methods_like(base: type, step: Callable[..., Any]) -> dict[str, Any]:
     methods: dict[str, Any] = {
         name: _reduced_before(part) for name in _PARTS_OF_STEPS if callable(part := getattr(base, name, None))
     }
-    if "grad_scaler" in inspect.signature(base.step).parameters:  # type: ignore[attr-defined]
-        methods["step"] = _with_scaler(step)
+    with contextlib.suppress(TypeError, ValueError):  # of a step in C nothing is known
+        if "grad_scaler" in inspect.signature(base.step).parameters:  # type: ignore[attr-defined]
+            methods["step"] = _with_scaler(step)
     return methods
 
 

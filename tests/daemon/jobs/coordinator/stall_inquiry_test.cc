@@ -153,19 +153,22 @@ TEST_CASE("Stall inquiry: what is under way is no stall, as long as its data mov
   CHECK_FALSE(world.Verdict(kA).under_way());
 }
 
-TEST_CASE("Stall inquiry: a rank is named whose GPU has not come so far; all of them are no stall") {
+TEST_CASE(
+    "Stall inquiry: a rank is named whose GPU has not come so far; all of them are no stall") {
   StalledWorld world;
   world.Report({"gradient"});
-  const auto answer = [&world](LinkId link, int rank, bool not_ready) {
+  const auto answer = [&world](LinkId link, int rank, bool not_ready, bool moving = false,
+                               const std::string& state = "running") {
     v1::NodeMessage message;
     v1::StallAnswer& told = *message.mutable_stall_answer();
     told.set_inquiry(world.Inquiry(link));
     told.set_on_gpus(true);
+    told.set_moving(moving);
     if (not_ready) {
       v1::MissingRank& missing = *told.add_missing();
       missing.set_rank(rank);
       missing.set_pid(100 + rank);
-      missing.set_state("running");
+      missing.set_state(state);
       missing.set_submitted(true);
       missing.set_not_ready(true);
       missing.add_tensors("gradient");
@@ -183,6 +186,16 @@ TEST_CASE("Stall inquiry: a rank is named whose GPU has not come so far; all of 
   // Their hosts run ahead.
   world.Report({"gradient"});
   answer(kA, 0, true);
+  answer(kB, 1, true);
+  CHECK(world.Verdict(kA).under_way());
+  // One that is stopped does not.
+  world.Report({"gradient"});
+  answer(kA, 0, true);
+  answer(kB, 1, true, false, "stopped");
+  CHECK_FALSE(world.Verdict(kA).under_way());
+  // What comes before it ends, one after the other.
+  world.Report({"gradient"});
+  answer(kA, 0, false, true);
   answer(kB, 1, true);
   CHECK(world.Verdict(kA).under_way());
   // For so long no GPU computes.
