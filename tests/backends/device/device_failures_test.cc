@@ -7,7 +7,6 @@
 #include <thread>
 #include <vector>
 
-#include "backends/device/device_communicator.h"
 #include "tests/backends/device/tested_gpu.h"
 
 namespace ringd {
@@ -64,36 +63,6 @@ TEST_CASE("A trainer whose stream never gets ready is named, and everything is l
           // And so is the engine's stream: the slab can go.
           gpu.thread().ReleaseSlab(kSlab, {});
           CHILD_CHECK(gpu.Wait<DeviceSlabReleased>().slab == kSlab);
-        }) == "");
-}
-
-TEST_CASE("A rank whose stream is late is told of, and when it has come, and no other") {
-  CHECK(RunRanks(2, With(), [](const Child& child, const NcclRank& rank) {
-          TestedGpu gpu(child, rank.rank());
-          const ImportedSlab slab = gpu.NewSlab();
-          const SlabView view(child, slab);
-          gpu.Connect(IdOf(rank), rank.rank(), 2);
-          const bool is_late = rank.rank() == 0;
-          if (!is_late) view.SetSlot(ReadySlot(0), 2);
-          // Of the second one nothing is told: it is not its turn.
-          for (std::uint64_t value = 1; value <= 2; ++value) {
-            gpu.thread().Enqueue(Due(value, seconds(10)));
-          }
-          if (is_late) {
-            const auto told = gpu.Wait<DeviceBucketAwaits>();
-            CHILD_CHECK(told.bucket == 1);
-            CHILD_CHECK(told.communicator == kWorld);
-            CHILD_CHECK(told.awaits);
-            std::this_thread::sleep_for(2 * DeviceCommunicator::kLongAwaited);
-            view.SetSlot(ReadySlot(0), 2);
-          }
-          for (std::uint64_t value = 1; value <= 2; ++value) {
-            CHILD_STATUS(gpu.Wait<DeviceBucketEnded>().status);
-          }
-          DeviceBucketAwaits told;
-          // It may have ended before anybody looked.
-          if (gpu.Take(&told)) CHILD_CHECK(is_late && told.bucket == 1 && !told.awaits);
-          CHILD_CHECK(!gpu.Take(&told));
         }) == "");
 }
 

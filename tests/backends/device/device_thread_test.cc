@@ -5,8 +5,10 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "backends/device/device_communicator.h"
 #include "tests/backends/device/tested_gpu.h"
 
 namespace ringd {
@@ -120,6 +122,34 @@ TEST_CASE("DeviceThread: buckets wait for their tensors, and end in the order of
 
 // The emulated NCCL runs a GPU's collectives in the order of their launches, as NCCL may: with two
 // orders nothing would ever end.
+TEST_CASE(
+    "DeviceThread: a rank whose stream is late is told of, and when it has come, and no other") {
+  CHECK(RunRanks(2, With(), [](const Child& child, const NcclRank& rank) {
+          Rank self(child, rank);
+          const bool is_late = rank.rank() == 0;
+          if (!is_late) self.view.SetSlot(ReadySlot(0), 2);
+          // Of the second one nothing is told: it is not its turn.
+          for (std::uint64_t value = 1; value <= 2; ++value) {
+            self.gpu.thread().Enqueue(BucketOf({TensorAt(0, 0, 3), TensorAt(64, 64, 3)}, value));
+          }
+          if (is_late) {
+            const auto told = self.gpu.Wait<DeviceBucketAwaits>();
+            CHILD_CHECK(told.bucket == 1);
+            CHILD_CHECK(told.communicator == kWorld);
+            CHILD_CHECK(told.awaits);
+            std::this_thread::sleep_for(2 * DeviceCommunicator::kLongAwaited);
+            self.view.SetSlot(ReadySlot(0), 2);
+          }
+          for (std::uint64_t value = 1; value <= 2; ++value) {
+            CHILD_STATUS(self.gpu.Wait<DeviceBucketEnded>().status);
+          }
+          DeviceBucketAwaits told;
+          // It may have ended before anybody looked.
+          if (self.gpu.Take(&told)) CHILD_CHECK(is_late && told.bucket == 1 && !told.awaits);
+          CHILD_CHECK(!self.gpu.Take(&told));
+        }) == "");
+}
+
 TEST_CASE("DeviceThread: several communicators' buckets are launched in the order of Enqueue") {
   EmulatedRanks ranks(2, kSettings, [](const Child& child, const NcclRank& rank) {
     Rank self(child, rank);

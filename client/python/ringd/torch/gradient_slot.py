@@ -126,18 +126,17 @@ class GradientSlot(_ringd.GradientHook):
             self._describe_anew(compressed, on_gpu)
         source = dense(compressed)
         stays = _stays_where_it_is(gradient, fresh=fresh)
-        by_host = on_gpu and self.spec.memory == Memory.HOST
-        if by_host:
-            source = cuda_streams.copy_to_host(source)
         if not on_gpu:
             self._find_arena(source)
+        elif self.spec.memory == Memory.HOST:
+            source = cuda_streams.copy_to_host(source)
         if self.arena is not None:
             result = self.arena
         elif shared and source.data_ptr() == gradient.data_ptr():
             result = torch.empty_like(source)
         else:
             result = source
-        self._copies_back = stays and not by_host and result.data_ptr() != gradient.data_ptr()
+        self._copies_back = stays and result.data_ptr() != gradient.data_ptr()
         try:
             operation = self._begin(job, source, result)
             # An optimizer may go while other ranks still read its gradients: this keeps them.

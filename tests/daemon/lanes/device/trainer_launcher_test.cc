@@ -1,9 +1,7 @@
 #include "daemon/lanes/device/trainer_launcher.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 
-#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <optional>
@@ -15,7 +13,7 @@
 
 #include "backends/cuda/timeline.h"
 #include "backends/device/launch_message.h"
-#include "proto/base/unix_socket.h"
+#include "tests/daemon/lanes/device/launcher_pair.h"
 
 namespace ringd {
 namespace {
@@ -24,113 +22,14 @@ using Catch::Contains;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds kPatience{20};
+constexpr seconds kPatience = LauncherPair::kPatience;
 const DeviceCommunicatorId kFirst(1);
 const DeviceCommunicatorId kSecond(2);
-
-// The engine's launcher, and a trainer that says what a test lets it say.
-class Pair {
- public:
-  Pair() {
-    auto ends = UnixSocketPair();
-    REQUIRE(ends.ok());
-    trainer_.emplace(std::move(ends->second), ChannelLimits{}, nullptr);
-    auto loop = ChannelLoop::Start("trainers");
-    REQUIRE(loop.ok());
-    loop_ = *std::move(loop);
-    auto launcher = TrainerLauncher::Start({.trainer = "rank 1 (pid 7)",
-                                            .gpu = "GPU-a",
-                                            .nccl_library = "libnccl.so.2",
-                                            .nccl_interfaces = "eth0",
-                                            .slab_setting = "slab",
-                                            .fusion_setting = "fusion"},
-                                           std::move(ends->first), *loop_, [this] { ++wakes; });
-    REQUIRE(launcher.ok());
-    launcher_ = *std::move(launcher);
-  }
-
-  TrainerLauncher& launcher() { return *launcher_; }
-  void HangUp() { trainer_->Close(); }
-
-  void Tell(const DeviceEvent& event) { REQUIRE(Say(WriteEvent(event)->SerializeAsString())); }
-  // False: the launcher has ended the channel.
-  bool Say(const std::string& bytes) {
-    if (!trainer_->Send(bytes)) return false;
-    const Clock::time_point deadline = Clock::now() + kPatience;
-    while (trainer_->WaitsToSend() && Clock::now() < deadline) {
-      if (trainer_->Flush() != Channel::Flushed::kAll) std::this_thread::yield();
-    }
-    return !trainer_->WaitsToSend();
-  }
-  // The next command that the trainer hears.
-  v1::LaunchCommand Hear() {
-    const Clock::time_point deadline = Clock::now() + kPatience;
-    while (heard_.empty() && Clock::now() < deadline) {
-      pollfd look{trainer_->socket(), POLLIN, 0};
-      ::poll(&look, 1, 10);
-      if (look.revents == 0) continue;
-      const absl::Status status = trainer_->Read(1 << 20, [this](const ChannelFrame& frame) {
-        heard_.emplace_back();
-        REQUIRE(heard_.back().ParseFromString(frame.bytes));
-      });
-      REQUIRE(status.ok());
-    }
-    REQUIRE(!heard_.empty());
-    v1::LaunchCommand first = heard_.front();
-    heard_.erase(heard_.begin());
-    return first;
-  }
-  // The next event of the launcher's.
-  DeviceEvent Await() {
-    const Clock::time_point deadline = Clock::now() + kPatience;
-    while (events_.empty() && Clock::now() < deadline) {
-      for (DeviceEvent& event : launcher_->TakeEvents()) events_.push_back(std::move(event));
-      if (events_.empty()) std::this_thread::sleep_for(milliseconds(1));
-    }
-    REQUIRE(!events_.empty());
-    DeviceEvent first = std::move(events_.front());
-    events_.erase(events_.begin());
-    return first;
-  }
-  template <typename Event>
-  Event Await() {
-    DeviceEvent event = Await();
-    REQUIRE(std::holds_alternative<Event>(event));
-    return std::get<Event>(std::move(event));
-  }
-
-  void Open() {
-    Tell(DeviceOpened{absl::OkStatus(), std::nullopt, "2.29.7"});
-    Await<DeviceOpened>();
-  }
-  void Connect(DeviceCommunicatorId communicator) {
-    launcher_->Connect(communicator, {}, 1, 2, 1024, std::nullopt, Clock::now() + kPatience);
-    Tell(DeviceCommunicatorConnected{communicator, absl::OkStatus(), false});
-    CHECK(Await<DeviceCommunicatorConnected>().communicator == communicator);
-  }
-  void Enqueue(DeviceCommunicatorId communicator, std::uint64_t id,
-               Clock::duration patience = kPatience) {
-    DeviceBucket bucket;
-    bucket.id = id;
-    bucket.communicator = communicator;
-    bucket.deadline = Clock::now() + patience;
-    launcher_->Enqueue(std::move(bucket));
-  }
-
-  std::atomic<int> wakes{0};
-
- private:
-  std::unique_ptr<ChannelLoop> loop_;
-  std::optional<Channel> trainer_;
-  std::shared_ptr<TrainerLauncher> launcher_;
-  std::vector<v1::LaunchCommand> heard_;
-  std::vector<DeviceEvent> events_;
-};
 
 }  // namespace
 
 TEST_CASE("TrainerLauncher: a trainer hears what is asked for, in order, and its answers come") {
-  Pair pair;
+  LauncherPair pair;
   const v1::LaunchCommand open = pair.Hear();
   CHECK(open.open().gpu() == "GPU-a");
   CHECK(open.open().nccl_library() == "libnccl.so.2");
@@ -166,7 +65,7 @@ TEST_CASE("TrainerLauncher: a trainer hears what is asked for, in order, and its
 }
 
 TEST_CASE("TrainerLauncher: what is registered is told once, for who was asked to register") {
-  Pair pair;
+  LauncherPair pair;
   pair.Hear();
   pair.Tell(DeviceOpened{absl::OkStatus(), std::nullopt, "2.29.7", true});
   CHECK(pair.Await<DeviceOpened>().registers);
@@ -194,7 +93,7 @@ TEST_CASE("TrainerLauncher: what is registered is told once, for who was asked t
 }
 
 TEST_CASE("TrainerLauncher: buckets of two communicators may have one number") {
-  Pair pair;
+  LauncherPair pair;
   pair.Open();
   pair.Connect(kFirst);
   pair.Connect(kSecond);
@@ -207,7 +106,7 @@ TEST_CASE("TrainerLauncher: buckets of two communicators may have one number") {
 }
 
 TEST_CASE("TrainerLauncher: that a bucket awaits tensors is told once, and that it does not") {
-  Pair pair;
+  LauncherPair pair;
   CHECK(pair.Hear().open().hears_awaits());
   pair.Open();
   pair.Connect(kFirst);
@@ -227,7 +126,7 @@ TEST_CASE("TrainerLauncher: that a bucket awaits tensors is told once, and that 
 }
 
 TEST_CASE("TrainerLauncher: a trainer that has gone ends all, and what is asked for later") {
-  Pair pair;
+  LauncherPair pair;
   pair.launcher().CreateSlab(DeviceSlabId(5), 4096);
   pair.launcher().CreateId(3);
   pair.launcher().Connect(kFirst, {}, 1, 2, 1024, std::nullopt, Clock::now() + kPatience);
@@ -249,7 +148,7 @@ TEST_CASE("TrainerLauncher: a trainer that has gone ends all, and what is asked 
 }
 
 TEST_CASE("TrainerLauncher: a trainer that can't open its GPU is named with the reason") {
-  Pair pair;
+  LauncherPair pair;
   pair.launcher().CreateSlab(DeviceSlabId(5), 4096);
   pair.Tell(DeviceOpened{absl::NotFoundError("no libnccl.so.2"), std::nullopt, ""});
   pair.HangUp();
@@ -260,7 +159,7 @@ TEST_CASE("TrainerLauncher: a trainer that can't open its GPU is named with the 
 }
 
 TEST_CASE("TrainerLauncher: what nobody has asked for is ignored, and a flood of it ends it") {
-  Pair pair;
+  LauncherPair pair;
   pair.Open();
   pair.Connect(kFirst);
   pair.Enqueue(kFirst, 1);
@@ -289,7 +188,7 @@ TEST_CASE("TrainerLauncher: what nobody has asked for is ignored, and a flood of
 TEST_CASE("TrainerLauncher: bytes that are no event end it") {
   for (const std::string& bytes :
        {std::string("\xff\xff\xff"), std::string(), std::string(200'000, 'x')}) {
-    Pair pair;
+    LauncherPair pair;
     pair.Open();
     pair.Connect(kFirst);
     REQUIRE(pair.Say(bytes));
@@ -300,7 +199,7 @@ TEST_CASE("TrainerLauncher: bytes that are no event end it") {
 }
 
 TEST_CASE("TrainerLauncher: a trainer that reads nothing is given up, with what it is") {
-  Pair pair;
+  LauncherPair pair;
   pair.Open();
   pair.Connect(kFirst);
   // A bucket of many tensors, again and again.
@@ -324,10 +223,10 @@ TEST_CASE("TrainerLauncher: a trainer that reads nothing is given up, with what 
 }
 
 TEST_CASE("TrainerLauncher: a bucket, a communicator or an abort without an answer ends in time") {
-  const auto look = [](Pair& pair, Clock::duration after) {
+  const auto look = [](LauncherPair& pair, Clock::duration after) {
     pair.launcher().Look(Clock::now() + after, seconds(30), seconds(60));
   };
-  Pair pair;
+  LauncherPair pair;
   pair.Open();
   pair.Connect(kFirst);
   pair.Enqueue(kFirst, 1, seconds(5));
@@ -338,7 +237,7 @@ TEST_CASE("TrainerLauncher: a bucket, a communicator or an abort without an answ
              Contains("rank 1 (pid 7)") && Contains("GPU-a") && Contains("a bucket in time"));
   CHECK(pair.Await<DeviceBucketEnded>().bucket == 1);
 
-  Pair aborted;
+  LauncherPair aborted;
   aborted.Open();
   aborted.Connect(kFirst);
   aborted.Enqueue(kFirst, 1);
@@ -348,7 +247,7 @@ TEST_CASE("TrainerLauncher: a bucket, a communicator or an abort without an answ
   look(aborted, TrainerLauncher::kGrace + seconds(1));
   CHECK(aborted.Await<DeviceBucketEnded>().bucket == 1);
 
-  Pair connecting;
+  LauncherPair connecting;
   connecting.Open();
   connecting.launcher().Connect(kFirst, {}, 1, 2, 1024, std::nullopt, Clock::now() + seconds(2));
   look(connecting, seconds(3) + TrainerLauncher::kGrace);
@@ -356,7 +255,7 @@ TEST_CASE("TrainerLauncher: a bucket, a communicator or an abort without an answ
              Contains("has come about"));
 
   // So does what has no deadline of the caller's.
-  Pair silent;
+  LauncherPair silent;
   silent.launcher().CreateSlab(DeviceSlabId(5), 4096);
   silent.launcher().CreateId(3);
   look(silent, seconds(59));
@@ -367,7 +266,7 @@ TEST_CASE("TrainerLauncher: a bucket, a communicator or an abort without an answ
   CHECK_FALSE(silent.Await<DeviceSlabCreated>().status.ok());
   CHECK_FALSE(silent.Await<NcclIdCreated>().status.ok());
 
-  Pair without_id;
+  LauncherPair without_id;
   without_id.Open();
   without_id.launcher().CreateId(3);
   look(without_id, seconds(61));
@@ -376,7 +275,7 @@ TEST_CASE("TrainerLauncher: a bucket, a communicator or an abort without an answ
 }
 
 TEST_CASE("TrainerLauncher: a driver that does not come back is told with its step; old news not") {
-  const auto tell_step = [](Pair& pair, const std::string& call, seconds since) {
+  const auto tell_step = [](LauncherPair& pair, const std::string& call, seconds since) {
     v1::LaunchEvent step;
     step.mutable_step()->set_call(call);
     step.mutable_step()->set_since_ns(std::chrono::nanoseconds(since).count());
@@ -387,7 +286,7 @@ TEST_CASE("TrainerLauncher: a driver that does not come back is told with its st
     }
     REQUIRE(pair.launcher().activity().call == call);
   };
-  Pair pair;
+  LauncherPair pair;
   pair.Open();
   pair.Connect(kFirst);
   tell_step(pair, "launching", seconds(20));
