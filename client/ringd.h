@@ -95,7 +95,11 @@ enum {
  *              conversions do); infinity stays infinity in float8_e5m2, and is NaN in float8_e4m3,
  *              which has none. An average of finite numbers of float16 or float8 is finite: it is
  *              divided before anything is rounded to the type.
- * NaN          in any rank's element gives NaN, also in min and max. */
+ * NaN          in any rank's element gives NaN, also in min and max.
+ *
+ * Tensors that NCCL reduces (ringd_device.h) are as it has them: min and max may leave out a NaN,
+ * float8_e5m2 may saturate where it would be infinite, and an average of float16 and bfloat16 is
+ * multiplied by 1 / ranks in that type. */
 enum { RINGD_SUM = 0, RINGD_AVERAGE = 1, RINGD_MIN = 2, RINGD_MAX = 3, RINGD_PRODUCT = 4 };
 enum { RINGD_ALLREDUCE = 0, RINGD_BROADCAST = 1, RINGD_BARRIER = 2 };
 /* Since 1.5. Where a tensor lies. */
@@ -230,9 +234,11 @@ RINGD_EXPORT ringd_status ringd_open(const ringd_options* options, ringd_context
 RINGD_EXPORT void ringd_close(ringd_context* context);
 /* Since 1.1. The first half of ringd_close, for when other threads may still be in calls, or arena
  * memory is still to be read: leaves the job; calls under way return and later ones fail, both with
- * RINGD_CANCELLED; arena memory stays until ringd_close. In a job over several nodes calls under
- * way return when ringd has answered, which it does at once unless it hangs: they wait for that as
- * long as this call, which blocks 2 s at most. */
+ * RINGD_CANCELLED; arena memory stays until ringd_close. Other ranks of this node which submit
+ * later what this one had submitted go on with it, so leave an arena tensor that was in flight as
+ * it is: they may still read it, and write their result there. In a job over several nodes calls
+ * under way return when ringd has answered, which it does at once unless it hangs: they wait for
+ * that as long as this call, which blocks 2 s at most. */
 RINGD_EXPORT ringd_status ringd_leave(ringd_context* context);
 /* Since 1.1. As ringd_leave, but for a rank that has failed: all other ranks of the job are told,
  * as if this process had died. */

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -91,8 +92,11 @@ class OperationTable : private OperationWords {
     std::atomic<Entry*>& place = places_.entries_[sequence & places_.mask()];
     if (Entry* const before = place.load(std::memory_order_relaxed); before != nullptr) {
       // Who sees the place with its next word finds the one before there.
-      before->word.store(places_.WordAt(sequence), std::memory_order_release);
-      stragglers_.emplace(before->sequence.load(std::memory_order_relaxed), before);
+      const std::uint64_t word = places_.WordAt(sequence);
+      before->word.store(word, std::memory_order_release);
+      const std::uint64_t straggler = before->sequence.load(std::memory_order_relaxed);
+      stragglers_.emplace(straggler, before);
+      if (IsInFlight(word, straggler)) stragglers_in_flight_.emplace(straggler, before);
     }
     entry->sequence.store(sequence, std::memory_order_relaxed);
     place.store(entry, std::memory_order_release);
@@ -116,6 +120,7 @@ class OperationTable : private OperationWords {
       SetWordAt(word);
     } else {
       entry.word.store(word, std::memory_order_release);
+      if (StateOf(word) != kInFlight) stragglers_in_flight_.erase(SequenceOf(word));
     }
   }
   // Takes one out that was found.
@@ -127,6 +132,11 @@ class OperationTable : private OperationWords {
       stragglers_.erase(sequence);
       free_.push_back(&entry);
     }
+  }
+
+  // Stragglers that have not ended, by their numbers.
+  const std::map<std::uint64_t, Entry*>& stragglers_in_flight() const noexcept {
+    return stragglers_in_flight_;
   }
 
   // Takes out the first so many of `sequences` that are plain, done, and in their places.
@@ -199,6 +209,7 @@ class OperationTable : private OperationWords {
   std::deque<Entry> all_;
   std::vector<Entry*> free_;
   std::unordered_map<std::uint64_t, Entry*> stragglers_;
+  std::map<std::uint64_t, Entry*> stragglers_in_flight_;
 };
 
 }  // namespace ringd::client

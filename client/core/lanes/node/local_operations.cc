@@ -246,7 +246,7 @@ bool LocalOperations::WaitForRoom(const OperationEnd& end, Clock::time_point dea
         Operation* const first = OldestInFlight(oldest);
         if (first != nullptr) oldest = first->sequence.load(std::memory_order_relaxed);
         // The oldest may wait for a rank that waits for those behind it.
-        Operation* const ready = first == nullptr ? nullptr : OldestThatMayAdvance(oldest);
+        Operation* const ready = OldestThatMayAdvance(oldest);
         if (ready != nullptr) {
           operation = ready;
         } else if (operation == nullptr) {
@@ -262,8 +262,12 @@ bool LocalOperations::WaitForRoom(const OperationEnd& end, Clock::time_point dea
          state_.alive();
 }
 
+std::uint64_t LocalOperations::FirstAtItsPlace() const noexcept {
+  return next_sequence_ - std::min<std::uint64_t>(next_sequence_, capacity_);
+}
+
 LocalOperations::Operation* LocalOperations::OldestInFlight(std::uint64_t from) {
-  if (next_sequence_ > capacity_) from = std::max(from, next_sequence_ - capacity_);
+  from = std::max(from, FirstAtItsPlace());
   for (std::uint64_t sequence = from; sequence < next_sequence_; ++sequence) {
     if (IsInFlight(places_.WordAt(sequence), sequence)) return places_.EntryAt(sequence);
   }
@@ -274,20 +278,30 @@ void LocalOperations::EndOthers() {
   int left = std::min<int>(kMostEndedAsleep, static_cast<int>(in_flight()));
   if (left < 2) return;
   bool ended = false;
+  const auto end = [&](const Operation& operation) {
+    ended = EndInOrder(*operation.tensor.load(std::memory_order_relaxed)) || ended;
+  };
   {
     MutexLock lock(mutex_);
-    std::uint64_t from = next_sequence_ - std::min<std::uint64_t>(next_sequence_, capacity_);
-    for (; from < next_sequence_ && left > 0; ++from) {
+    const auto stragglers = table_.stragglers_in_flight();  // copied: they end
+    for (const auto& [sequence, straggler] : stragglers) {
+      if (left-- > 0) end(*straggler);
+    }
+    for (std::uint64_t from = FirstAtItsPlace(); from < next_sequence_ && left > 0; ++from) {
       if (!IsInFlight(places_.WordAt(from), from)) continue;
       --left;
-      ended = EndInOrder(*places_.EntryAt(from)->tensor.load(std::memory_order_relaxed)) || ended;
+      end(*places_.EntryAt(from));
     }
   }
   if (ended && waiters() > 1) own_state_.doorbell.Ring();
 }
 
 LocalOperations::Operation* LocalOperations::OldestThatMayAdvance(std::uint64_t from) {
-  for (std::uint64_t sequence = from; sequence < next_sequence_; ++sequence) {
+  for (const auto& [sequence, straggler] : table_.stragglers_in_flight()) {
+    if (MayAdvance(*straggler)) return straggler;
+  }
+  for (std::uint64_t sequence = std::max(from, FirstAtItsPlace()); sequence < next_sequence_;
+       ++sequence) {
     if (!IsInFlight(places_.WordAt(sequence), sequence)) continue;
     Operation* const operation = places_.EntryAt(sequence);
     if (MayAdvance(*operation)) return operation;

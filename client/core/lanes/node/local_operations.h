@@ -61,6 +61,8 @@ class LocalOperations final : public OperationQueue {
   static constexpr std::chrono::milliseconds kQuietDeadline{100};     // of an operation
   static constexpr std::chrono::milliseconds kAllQuietDeadline{300};  // of a failed context
   static constexpr std::chrono::seconds kCauseGrace{1};
+  // Occurrences that are spoiled within so long of each other have one cause.
+  static constexpr std::chrono::seconds kSameCause{5};
   // Smaller tensors of ordinary memory are copied: they stay in the caches, where copies cost less
   // than asking the kernel. Two ranks, all copied against this, in µs: 64 KiB 5.4 and 6.5, 128 KiB
   // 8.9 and 9.6, 256 KiB 9.8 and 9.2, 384 KiB 14.3 and 12.5, 1 MiB 41 and 31 (medians in turns, AMD
@@ -194,6 +196,7 @@ class LocalOperations final : public OperationQueue {
     Submission record;
     OperationEnd end;
     OperationOutcome outcome;
+    Clock::time_point spoiled_since{};  // seen
   };
   // All that this member knows of one name.
   struct Tensor {
@@ -287,8 +290,8 @@ class LocalOperations final : public OperationQueue {
   bool Conflicts(const Tensor& tensor, std::uint64_t occurrence,
                  std::vector<std::uint32_t>* metas) const;
   std::optional<Spoiled> SpoiledOf(std::uint32_t tensor, std::uint64_t occurrence) const noexcept;
-  // Whether ringd has had its time to say what is behind a spoiled occurrence.
-  bool CauseGraceIsOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether ringd has had its time to say what is behind its spoiled occurrence.
+  bool CauseGraceIsOver(Operation& operation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string Describe(const Registration& registration, const Spoiled& spoiled) const;
   std::uint32_t MemberOf(std::int32_t rank) const noexcept;
   void CountEnd(Tensor& tensor, const Operation& operation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -318,6 +321,8 @@ class LocalOperations final : public OperationQueue {
   void RingSleepers() noexcept;
 
   WaitResult Look(const Operation& operation, std::uint64_t sequence) const noexcept;
+  // Those in flight before it are stragglers, of which OldestInFlight does not know.
+  std::uint64_t FirstAtItsPlace() const noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Operation* OldestInFlight(std::uint64_t from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Operation* OldestThatMayAdvance(std::uint64_t from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends what is done of other operations than the one that is waited for: a rank that waits for

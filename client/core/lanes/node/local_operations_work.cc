@@ -24,8 +24,6 @@ namespace {
 constexpr std::uint64_t kLookAhead = 32;
 // Once others have taken all of kAllQuietDeadline: a chunk of a rank that lives.
 constexpr std::chrono::milliseconds kShortQuiet{2};
-// Occurrences that are spoiled within so long of each other have one cause.
-constexpr std::chrono::seconds kSameCause{5};
 
 }  // namespace
 
@@ -73,8 +71,8 @@ bool LocalOperations::WorkInBackground(std::uint64_t& oldest) {
     oldest =
         operation == nullptr ? next_sequence_ : operation->sequence.load(std::memory_order_relaxed);
     // As in WaitForRoom: who only tries to submit, and does not wait, has nobody else.
-    if (in_flight_.load(std::memory_order_relaxed) >= capacity_ && operation != nullptr &&
-        !MayAdvance(*operation)) {
+    const bool is_full = in_flight_.load(std::memory_order_relaxed) >= capacity_;
+    if (operation == nullptr || (is_full && !MayAdvance(*operation))) {
       operation = OldestThatMayAdvance(oldest);
     }
     if (operation != nullptr) {
@@ -126,7 +124,8 @@ bool LocalOperations::TryEnd(Tensor& tensor, Operation& operation) {
   } else if (!ChunkClaims(segment_.Tensor(tensor.number), occurrence, chunks).Finished()) {
     return false;
   } else if (const std::optional<Spoiled> spoiled = SpoiledOf(tensor.number, occurrence)) {
-    if (!CauseGraceIsOver()) return false;
+    if (!CauseGraceIsOver(operation)) return false;
+    operation.spoiled_since = {};
     outcome.status = static_cast<std::int32_t>(absl::StatusCode::kAborted);
     outcome.text = std::make_shared<const std::string>(Describe(*operation.registration, *spoiled));
   }
@@ -245,11 +244,13 @@ std::optional<Spoiled> LocalOperations::SpoiledOf(std::uint32_t tensor,
   return spoiled.occurrence == occurrence ? std::optional(spoiled) : std::nullopt;
 }
 
-bool LocalOperations::CauseGraceIsOver() {
+bool LocalOperations::CauseGraceIsOver(Operation& operation) {
   const Clock::time_point now = Clock::now();
   if (now - last_spoiled_ > kSameCause) first_spoiled_ = now;
   last_spoiled_ = now;
-  return now - first_spoiled_ >= kCauseGrace;
+  // Who looks rarely sees each time as if it were the first of a cause.
+  if (operation.spoiled_since == Clock::time_point{}) operation.spoiled_since = now;
+  return now - std::min(first_spoiled_, operation.spoiled_since) >= kCauseGrace;
 }
 
 std::string LocalOperations::Describe(const Registration& registration,

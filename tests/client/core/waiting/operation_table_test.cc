@@ -83,6 +83,27 @@ TEST_CASE("OperationTable: who is still there when its place is needed is found 
   CHECK(table.Look(1) == WaitResult::kTimeout);
 }
 
+TEST_CASE("OperationTable: stragglers in flight are known until they end") {
+  Table table(2);
+  const auto in_flight = [&] {
+    std::vector<std::uint64_t> numbers;
+    for (const auto& [sequence, entry] : table.table.stragglers_in_flight()) {
+      numbers.push_back(sequence);
+    }
+    return numbers;
+  };
+  for (const std::uint64_t sequence : {0, 1}) table.Submit(sequence, /*plain=*/false);
+  table.End(1);
+  CHECK(in_flight().empty());
+  for (const std::uint64_t sequence : {2, 3, 4}) table.Submit(sequence);
+  CHECK(in_flight() == std::vector<std::uint64_t>{0, 2});
+  table.End(2);
+  CHECK(in_flight() == std::vector<std::uint64_t>{0});
+  // As when its context has ended.
+  table.table.Free(*table.table.Find(0), 0);
+  CHECK(in_flight().empty());
+}
+
 TEST_CASE("OperationTable: entries are used again, the latest first") {
   Table table(8);
   Entry& first = table.Submit(0);

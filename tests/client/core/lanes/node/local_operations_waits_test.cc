@@ -70,6 +70,38 @@ TEST_CASE("LocalOperations: a rank that waits ends what another one waits for ro
   CHECK(done);
 }
 
+// The one that lacks the room in a tensor is the one that must come for what is waited for.
+TEST_CASE("LocalOperations: a rank that waits ends what it did not wait for long before, too") {
+  LocalJob job(2);
+  const std::uint64_t count = GENERATE(1, 5000);
+  Floats often(0, 0, count);
+  Floats other(1, 1, 1);
+  Floats awaited(2, 2, count);
+  for (int i = 0; i < 4; ++i) {
+    for (const std::size_t member : {0, 1})
+      Submit(job[member], often.registration, job[member].At(0));
+  }
+  float value[2] = {1, 2};
+  for (std::uint32_t i = 0; i < 2 * kCapacity; ++i) {
+    const std::uint64_t mine = Submit(job[0], other.registration, &value[0]);
+    const std::uint64_t its = Submit(job[1], other.registration, &value[1]);
+    CHECK(Finish(job[0], mine).status == 0);
+    CHECK(Finish(job[1], its).status == 0);
+  }
+  const std::uint64_t sequence = Submit(job[1], awaited.registration, job[1].At(1 << 20));
+  std::atomic<bool> done{false};
+  std::thread waiter(
+      [&] { done = job[1].operations->Wait(sequence, InTenSeconds()) == WaitResult::kDone; });
+  const Clock::time_point began = Clock::now();
+  CHECK(job[0].operations->WaitForRoom({.registration = &often.registration},
+                                       began + std::chrono::seconds(5)));
+  CHECK(Clock::now() < began + std::chrono::seconds(5));
+  Submit(job[0], often.registration, job[0].At(0));
+  Submit(job[0], awaited.registration, job[0].At(1 << 20));
+  waiter.join();
+  CHECK(done);
+}
+
 TEST_CASE("LocalOperations: as many as have ended are consumed in one go, and no more") {
   LocalJob job(2);
   const std::uint64_t count = GENERATE(1, 5000);

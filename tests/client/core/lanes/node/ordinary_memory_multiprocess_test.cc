@@ -167,6 +167,24 @@ TEST_CASE("Ordinary memory: a rank that died with its part unread is named, in b
   CHECK(outcome.text->find("rank 11 any more (No such process)") != std::string::npos);
 }
 
+TEST_CASE("Ordinary memory: who looks every few seconds only hears of it, too") {
+  TwoProcesses two(DirectReading::kAllowToAll, DirectReading::kAllowToAll);
+  REQUIRE(two.direct());
+  REQUIRE(Soon([&] { return two.job[0].memory.segment().Slot(0, 1, 0).occurrence.load() == 1; }));
+  two.child.Signal(SIGKILL);
+  CHECK(two.child.Await() == -SIGKILL);
+  const std::uint64_t sequence = two.SubmitSecond();
+  LocalOperations& operations = *two.job[0].operations;
+  const Clock::time_point start = Clock::now();
+  WaitResult result = WaitResult::kTimeout;
+  while (result == WaitResult::kTimeout && Clock::now() < start + std::chrono::milliseconds(500)) {
+    result = operations.Test(sequence);
+  }
+  REQUIRE(result == WaitResult::kTimeout);
+  std::this_thread::sleep_for(LocalOperations::kSameCause + std::chrono::milliseconds(100));
+  CHECK(operations.Test(sequence) == WaitResult::kDone);
+}
+
 // Runs as a user to whom the kernel can refuse something; two members that are processes of that
 // user, of which the second does not let itself be read.
 int RefusedReading() {
