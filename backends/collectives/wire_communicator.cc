@@ -1,6 +1,7 @@
 #include "backends/collectives/wire_communicator.h"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <utility>
 
@@ -258,9 +259,14 @@ bool WireCommunicator::IsLate(OperationId id) const noexcept {
   return found != next_sequence_.end() && id.sequence < found->second;
 }
 
+std::size_t WireCommunicator::MaxEarlyBytes() const noexcept {
+  const auto rounds = std::bit_width(static_cast<std::uint32_t>(setting_.node_count) - 1);
+  return (std::size_t{512} << 20) + static_cast<std::size_t>(rounds) * (std::size_t{256} << 20);
+}
+
 void WireCommunicator::HoldEarly(const MessageHeader& header,
                                  std::span<const std::byte> payload) noexcept {
-  if (early_count_ >= kMaxEarlyMessages || early_bytes_ >= kMaxEarlyBytes) {
+  if (early_count_ >= kMaxEarlyMessages || early_bytes_ >= MaxEarlyBytes()) {
     // Whoever comes next may be ahead as it may be.
     const NodeIndex source = FarthestAhead(early_count_ >= kMaxEarlyMessages);
     FailAll(CollectiveOutcome::kDisagreement, source,

@@ -85,10 +85,10 @@ class WireCommunicator final : public Communicator {
   // Early messages of all operations together, and the memory that they take. A correct set of
   // peers stays below: of what is sent unasked the hub of a flat all-reduce gets one message for
   // each node and operation in flight; a ring's neighbour that is ahead by all of them sends 512
-  // MiB.
+  // MiB, and in recursive doubling each node with which this one exchanges 256 MiB.
   static constexpr std::size_t kMaxEarlyMessages =
       kMaxInFlight * static_cast<std::size_t>(FlatAllReduce::kMaxNodes);
-  static constexpr std::size_t kMaxEarlyBytes = std::size_t{768} << 20;
+  std::size_t MaxEarlyBytes() const noexcept;
 
   bool IsLate(OperationId id) const noexcept;
   void HoldEarly(const MessageHeader& header, std::span<const std::byte> payload) noexcept;

@@ -95,6 +95,27 @@ TEST_CASE("WireCommunicator: a flood of messages ahead fails before it takes a g
   CHECK(taken < (std::size_t{1} << 30));
 }
 
+// Recursive doubling over 16 nodes: four exchange with this one, and each may have sent all of its
+// largest messages before this one has posted anything.
+TEST_CASE(
+    "WireCommunicator: those who are ahead by all that they may have in flight are believed") {
+  FakeNetwork network(16, {}, 1);
+  // The least that takes as much memory as a whole one.
+  const std::vector<std::byte> payload(kMaxPayloadBytes / 2 + 1);
+  MessageHeader header;
+  header.wire_id = 7;
+  header.destination = 1;
+  for (const std::int32_t source : {0, 3, 5, 9}) {
+    header.source = source;
+    header.operation.sequence = 0;
+    for (std::size_t sent = 0; sent < kMaxInFlightOperations; ++sent) {
+      network.at(1).OnMessage(header, payload);
+      header.operation.sequence += 1;
+    }
+  }
+  CHECK(network.at(1).health() == absl::OkStatus());
+}
+
 TEST_CASE("WireCommunicator: who is farthest ahead is named, not who comes when it is too much") {
   FakeNetwork network(3, {}, 1);
   MessageHeader header;
