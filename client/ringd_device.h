@@ -27,9 +27,10 @@ typedef struct {
  * Without NCCL, and for types that NCCL does not reduce, tensors take the host path: they are
  * copied to the arena and back, and reduced there as tensors in host memory are, with all types and
  * operators. A warning says so once, with the reason; ringd's setting device_launch, or
- * RINGD_HOST_PATH=1, ask for it. If one rank of a communicator can't use NCCL, all its ranks take
- * the host path: so a rank's first ringd_register of a tensor on a GPU there waits for the others
- * to open theirs, for the start timeout at most.
+ * RINGD_HOST_PATH=1, ask for it. float8 goes to NCCL where there is one: before 2.24, and on GPUs
+ * older than compute capability 9.0, its operations fail with that. If one rank of a communicator
+ * can't use NCCL, all its ranks take the host path: so a rank's first ringd_register of a tensor on
+ * a GPU there waits for the others to open theirs, for the start timeout at most.
  *
  * Opens the GPU and makes the slab, in CUDA's primary context. Blocks, 60 s at most. A context has
  * one GPU.

@@ -143,16 +143,19 @@ struct CoordinatorMessageWriter {
 // ---- from the wire
 // -------------------------------------------------------------------------------
 
-// Product of the dimensions that are not 0, so that no order of them overflows.
 absl::Status CheckShape(const TensorMeta& meta) {
   std::uint64_t bytes = SizeOf(meta.dtype);
+  bool empty = false;
+  bool overflows = false;
   for (const std::int64_t extent : meta.shape) {
     if (extent < 0) return Malformed(absl::StrCat("a dimension of ", extent));
-    if (extent > 0 && (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes) ||
-                       bytes > kMaxTensorBytes)) {
-      return Malformed("a tensor of more than 2^62 bytes");
-    }
+    empty = empty || extent == 0;
+    overflows = overflows ||
+                __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes) ||
+                bytes > kMaxTensorBytes;
   }
+  // Without elements it is a tensor, whatever its other dimensions multiply to.
+  if (overflows && !empty) return Malformed("a tensor of more than 2^62 bytes");
   return absl::OkStatus();
 }
 

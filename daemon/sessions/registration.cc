@@ -62,17 +62,20 @@ absl::StatusOr<Registration> CheckDescription(const v1::TensorDescription& descr
   }
   std::uint64_t bytes = SizeOf(result.meta.dtype);
   bool empty = false;
+  bool overflows = false;
   for (const std::int64_t extent : description.shape()) {
     if (extent < 0) return Wrong(description, absl::StrCat("a dimension of ", extent));
     empty = empty || extent == 0;
-    // The product over the non-zero dimensions must fit, so that no order of them overflows.
-    if (extent > 0 && __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes)) {
-      return Wrong(description, "the number of bytes does not fit 64 bits");
-    }
+    overflows =
+        overflows || __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes);
     result.meta.shape.push_back(extent);
   }
-  if (bytes > (std::uint64_t{1} << 62)) return Wrong(description, "more than 2^62 bytes");
-  if (!TraitsOf(result.meta.kind).moves_data || empty) bytes = 0;
+  // Without elements it is a tensor, whatever its other dimensions multiply to.
+  if (!TraitsOf(result.meta.kind).moves_data || empty) {
+    bytes = 0;
+  } else if (overflows || bytes > (std::uint64_t{1} << 62)) {
+    return Wrong(description, "more than 2^62 bytes");
+  }
   result.bytes = result.source_bytes = result.destination_bytes = bytes;
   result.element_count = bytes / SizeOf(result.meta.dtype);
   result.meta.prescale = description.prescale() == 0 ? 1.0 : description.prescale();

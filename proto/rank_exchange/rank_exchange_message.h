@@ -12,7 +12,7 @@
 namespace ringd {
 
 inline constexpr std::uint32_t kRankExchangeMessageMagic = 0x31504652;  // "RFP1" in memory
-inline constexpr std::uint32_t kRankExchangeWireVersion = 6;
+inline constexpr std::uint32_t kRankExchangeWireVersion = 7;
 
 // First on a connection between a ringd and the hub's: kRankExchangeReady from the one that has
 // all its connections, then, when all nodes are ready, kRankExchangeOpen from the hub: from now on

@@ -28,7 +28,7 @@
 namespace ringd {
 
 inline constexpr std::uint64_t kRankExchangeMagic = 0x31544650'44474e52;  // "RNGDPFT1"
-inline constexpr std::uint32_t kRankExchangeSegmentVersion = 6;
+inline constexpr std::uint32_t kRankExchangeSegmentVersion = 7;
 
 // A tensor's bytes in the rank exchange. The segment's limit is this or less; between more than two
 // nodes, where inputs and results of several go over one node's line, kRankExchangeMostBytesOfMany

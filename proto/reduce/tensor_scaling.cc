@@ -1,7 +1,7 @@
 #include "proto/reduce/tensor_scaling.h"
 
-#include <bit>
-#include <cstdint>
+#include <algorithm>
+#include <cmath>
 
 namespace ringd {
 namespace {
@@ -12,6 +12,14 @@ bool HasNarrowRange(DataType type) noexcept {
          type == DataType::kFloat8E5M2;
 }
 
+// The least power of two, from 1 on, by which elements that have been multiplied by `prescale` must
+// be divided so that the sum of all ranks' has their range.
+double LeastDivisor(double prescale, int rank_count) noexcept {
+  double power = 1.0;
+  while (power < rank_count * std::min(1.0, std::abs(prescale))) power *= 2.0;
+  return power;
+}
+
 }  // namespace
 
 TensorScaling ScalingOf(DataType type, ReduceOp op, double prescale, double postscale,
@@ -20,7 +28,7 @@ TensorScaling ScalingOf(DataType type, ReduceOp op, double prescale, double post
   if (op != ReduceOp::kAverage) return scaling;
   scaling.result.divisor = rank_count;
   if (several_nodes && HasNarrowRange(type)) {
-    const auto power = static_cast<double>(std::bit_ceil(static_cast<std::uint32_t>(rank_count)));
+    const double power = LeastDivisor(prescale, rank_count);
     scaling.prescale /= power;
     scaling.result.factor *= power;
   }

@@ -22,8 +22,10 @@ struct TensorScaling {
 // between nodes is rounded to the tensor's type, and the sum of all ranks may be too large for
 // float16 and float8 where the average is not. So of those each element is divided before it is
 // combined (as NCCL's ncclAvg and torch's DistributedDataParallel do), by the least power of two
-// that is enough: that costs no bits, but of numbers that get less than the type's least normal
-// number. The total is multiplied by what was divided too much.
+// that is enough, to which a prescale that divides counts: that costs no bits, but of numbers that
+// get less than the type's least normal number. The total is multiplied by what was divided too
+// much. All nodes and ranks must compute it alike: see kPeerProtocolVersion, and
+// kRankExchangeSegmentVersion.
 TensorScaling ScalingOf(DataType type, ReduceOp op, double prescale, double postscale,
                         int rank_count, bool several_nodes) noexcept;
 

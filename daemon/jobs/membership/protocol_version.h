@@ -6,9 +6,9 @@
 
 namespace ringd {
 
-// Grows with every incompatible change of proto/rpc/peer.proto or of a backend's messages. Two
-// ringds with different numbers refuse each other and name both.
-inline constexpr std::uint32_t kPeerProtocolVersion = 15;
+// Grows with every incompatible change of proto/rpc/peer.proto, of a backend's messages, or of what
+// all nodes compute alike. Two ringds with different numbers refuse each other and name both.
+inline constexpr std::uint32_t kPeerProtocolVersion = 16;
 
 }  // namespace ringd
 

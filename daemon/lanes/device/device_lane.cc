@@ -1,11 +1,13 @@
 #include "daemon/lanes/device/device_lane.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/logging/log.h"
 #include "proto/operations/operation_traits.h"
+#include "proto/reduce/tensor_scaling.h"
 #include "proto/types/data_type.h"
 
 namespace ringd {
@@ -13,10 +15,12 @@ namespace {
 
 constexpr char kNotAllRegister[] = "some rank's ringd or library is from before that";
 
-// NCCL's averages of integers are rounded as nobody says: they are summed and divided here, as on
-// the host.
-bool DividesItself(const TensorMeta& meta) noexcept {
-  return meta.op == ReduceOp::kAverage && !IsFloatingPoint(meta.dtype);
+// NCCL's averages of integers are rounded as nobody says, and those of floats are multiplied by 1 /
+// ranks in the tensor's own type, which for float8 is up to 6 % off where the ranks are no power of
+// two: they are summed and divided here, as on the host.
+bool DividesItself(const TensorMeta& meta, std::size_t ranks) noexcept {
+  if (meta.op != ReduceOp::kAverage) return false;
+  return !IsFloatingPoint(meta.dtype) || (IsFloat8(meta.dtype) && !std::has_single_bit(ranks));
 }
 
 }  // namespace
@@ -30,14 +34,17 @@ DeviceBucket DeviceLane::MakeBucket(std::span<const TensorMeta* const> metas, in
     bucket.broadcast = DeviceBroadcast{position, position == rank};
   }
   bucket.type = bucket.wire_type = first.dtype;
-  bucket.op = DividesItself(first) ? ReduceOp::kSum : first.op;
+  const std::size_t ranks = options_.ranks.size();
+  bucket.op = DividesItself(first, ranks) ? ReduceOp::kSum : first.op;
   for (const TensorMeta* const meta : metas) {
     DeviceTensor& tensor = bucket.tensors.emplace_back();
     tensor.count = ElementCount(*meta);
-    tensor.prescale = meta->prescale;
-    tensor.result.factor = meta->postscale;
-    if (DividesItself(*meta))
-      tensor.result.divisor = static_cast<std::int64_t>(options_.ranks.size());
+    // What NCCL divides is not part of it.
+    const TensorScaling scaling =
+        ScalingOf(meta->dtype, bucket.op == first.op ? ReduceOp::kSum : meta->op, meta->prescale,
+                  meta->postscale, static_cast<int>(ranks), /*several_nodes=*/true);
+    tensor.prescale = scaling.prescale;
+    tensor.result = scaling.result;
   }
   return bucket;
 }

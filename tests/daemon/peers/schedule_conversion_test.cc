@@ -175,6 +175,9 @@ TEST_CASE("schedule conversion: the largest description is accepted") {
   meta.clear_shape();
   for (int i = 0; i < 32; ++i) meta.add_shape(1);
   CHECK(FromProto(meta).ok());
+  meta.clear_shape();
+  for (const std::int64_t extent : {1L << 40, 1L << 40, 0L}) meta.add_shape(extent);
+  CHECK(FromProto(meta).ok());  // it has no elements
 }
 
 TEST_CASE("schedule conversion: hostile node messages are refused") {

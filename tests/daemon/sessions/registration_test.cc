@@ -32,4 +32,17 @@ TEST_CASE("Registration: a tensor is in host or in device memory, and nowhere el
   CHECK(CheckDescription(description, 2).status().code() == absl::StatusCode::kInvalidArgument);
 }
 
+TEST_CASE("Registration: a tensor without elements is one, whatever its other dimensions are") {
+  v1::TensorDescription description;
+  description.set_name("t");
+  description.set_data_type(static_cast<std::uint32_t>(DataType::kFloat32));
+  for (int i = 0; i < 2; ++i) description.add_shape(std::int64_t{1} << 40);
+  CHECK(CheckDescription(description, 2).status().code() == absl::StatusCode::kInvalidArgument);
+  description.add_shape(0);
+  const auto checked = CheckDescription(description, 2);
+  REQUIRE(checked.ok());
+  CHECK(checked->bytes == 0);
+  CHECK(checked->element_count == 0);
+}
+
 }  // namespace ringd

@@ -21,5 +21,18 @@ TEST_CASE("ScalingOf: an average's total is divided, but of types whose range a 
   }
 }
 
+// As with gradient_predivide_factor: a second division would leave nothing of small numbers.
+TEST_CASE("ScalingOf: an average is divided by no more than its prescale leaves to be divided") {
+  const auto of = [](double prescale) {
+    return ScalingOf(DataType::kFloat16, ReduceOp::kAverage, prescale, 1.0, 6, true);
+  };
+  CHECK(of(1.0 / 2) == TensorScaling{1.0 / 8, {4.0, 6}});
+  CHECK(of(-1.0 / 2) == TensorScaling{-1.0 / 8, {4.0, 6}});
+  CHECK(of(1.0 / 6) == TensorScaling{1.0 / 6, {1.0, 6}});
+  CHECK(of(1.0 / 8) == TensorScaling{1.0 / 8, {1.0, 6}});
+  CHECK(of(1024.0) == TensorScaling{128.0, {8.0, 6}});
+  CHECK(of(0.0) == TensorScaling{0.0, {1.0, 6}});
+}
+
 }  // namespace
 }  // namespace ringd

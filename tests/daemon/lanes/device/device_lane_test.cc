@@ -50,6 +50,22 @@ TEST_CASE("DeviceLane: what begins before the id has come waits for it, and then
         }) == "");
 }
 
+// 1 / 3 in float8_e5m2 is 0.3125.
+TEST_CASE("DeviceLane: averages of float8 are divided as on the host, and do not overflow") {
+  CHECK(RunRanks(3, With(), [](const Child& child, const NcclRank& rank) {
+          LanedRank self(child, rank);
+          self.lane().TakeId({IdOf(rank), true});
+          constexpr std::uint8_t kOneAndAQuarter = 0x3d;
+          constexpr std::uint8_t kLargest = 0x7b;
+          self.view().Write<std::uint8_t>(0, {kOneAndAQuarter, kLargest});
+          self.Start(1, {Of(DataType::kFloat8E5M2, ReduceOp::kAverage, 2)}, {0});
+          self.SetReady(1);
+          CHILD_STATUS(self.WaitEnds().at(0).status);
+          CHILD_CHECK(self.view().Read<std::uint8_t>(0, 2) ==
+                      std::vector<std::uint8_t>({kOneAndAQuarter, kLargest}));
+        }) == "");
+}
+
 TEST_CASE("DeviceLane: names the member whose stream does not come to an operation") {
   CHECK(RunRanks(2, With(), [](const Child& child, const NcclRank& rank) {
           LanedRank self(child, rank);

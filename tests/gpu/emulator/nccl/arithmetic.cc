@@ -42,6 +42,25 @@ void DivideIntegers(DataType type, void* values, std::size_t count, std::size_t 
   }
 }
 
+// What a number becomes in the elements' type.
+double Rounded(DataType type, double value) {
+  const auto single = static_cast<float>(value);
+  switch (type) {
+    case DataType::kFloat16:
+      return Float16ToFloat(FloatToFloat16(single));
+    case DataType::kBfloat16:
+      return Bfloat16ToFloat(FloatToBfloat16(single));
+    case DataType::kFloat8E4M3:
+      return Float8E4M3ToFloat(FloatToFloat8<Float8E4M3>(single));
+    case DataType::kFloat8E5M2:
+      return Float8E5M2ToFloat(FloatToFloat8<Float8E5M2>(single));
+    case DataType::kFloat32:
+      return single;
+    default:
+      return value;
+  }
+}
+
 ReduceOp OursOf(NcclRedOp op) {
   switch (static_cast<int>(op)) {
     case kNcclProduct:
@@ -60,8 +79,8 @@ ReduceOp OursOf(NcclRedOp op) {
 void CombineAll(DataType type, NcclRedOp op, std::span<const void* const> sources,
                 void* destination, std::size_t count) {
   const bool is_average = op == kNcclAverage;
-  const double share =
-      is_average && IsFloatingPoint(type) ? 1.0 / static_cast<double>(sources.size()) : 1.0;
+  const bool has_shares = is_average && IsFloatingPoint(type);
+  const double share = has_shares ? Rounded(type, 1.0 / static_cast<double>(sources.size())) : 1.0;
   void* const destinations[] = {destination};
   CombineContributions(type, OursOf(op), share, nullptr, sources, destinations, count, Scaling{},
                        Streaming::kAuto);

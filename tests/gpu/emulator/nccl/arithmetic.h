@@ -11,8 +11,9 @@
 namespace ringd::emulator {
 
 // destination[i] = sources[0][i] op sources[1][i] op .... `op` is built in. An average of integers
-// is the sum, divided and cut off toward zero; one of floating-point numbers is the sum of shares.
-// Rounded once; NCCL rounds once a step, in an order that it does not promise.
+// is the sum, divided and cut off toward zero; one of floating-point numbers is the sum of shares:
+// elements times 1 / ranks, which is rounded to their type first. Rounded once; NCCL rounds once a
+// step, in an order that it does not promise.
 void CombineAll(DataType type, NcclRedOp op, std::span<const void* const> sources,
                 void* destination, std::size_t count);
 

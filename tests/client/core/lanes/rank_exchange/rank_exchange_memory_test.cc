@@ -138,9 +138,10 @@ TEST_CASE("RankExchangeMemory: memory that makes no sense is refused") {
           absl::StatusCode::kFailedPrecondition);
   }
   SECTION("of another version") {
-    reinterpret_cast<RankExchangeHeader*>(node.memory.data())->version = 7;
+    constexpr std::uint32_t kOther = kRankExchangeSegmentVersion + 1;
+    reinterpret_cast<RankExchangeHeader*>(node.memory.data())->version = kOther;
     CHECK_THAT(std::string(failure({node.segment_bytes, 0, 0}, node.segment).message()),
-               Contains("version 7"));
+               Contains("version " + std::to_string(kOther)));
   }
   SECTION("of more members than it has room for") {
     reinterpret_cast<RankExchangeHeader*>(node.memory.data())->member_count = 60;
