@@ -16,6 +16,7 @@
 #include <csignal>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -93,14 +94,23 @@ struct Serving {
   std::string file;                  // from which; empty: none
   std::string status;                // for the service manager
   bool was_asked_to_reload = false;  // before it served
+  bool log_is_reopened = false;      // at the last time
+
+  // Since when it drains; until when, at most.
+  std::optional<Clock::time_point> draining_since = std::nullopt;
+  Clock::time_point drain_deadline() const {
+    const bool is_bounded = draining_since.has_value() && config.drain_timeout.count() > 0;
+    return is_bounded ? *draining_since + config.drain_timeout : Clock::time_point::max();
+  }
 };
 
 // On SIGHUP, at once.
-void StartLogAnew() {
-  if (absl::Status status = ReopenLog(); !status.ok()) {
-    LogError(absl::StrCat("SIGHUP: the log file can't be reopened, the old one is kept: ",
-                          status.message()));
-  }
+void StartLogAnew(Serving& serving) {
+  const absl::Status status = ReopenLog();
+  serving.log_is_reopened = status.ok() && !serving.config.log_file.empty();
+  if (status.ok()) return;
+  LogError(absl::StrCat("SIGHUP: the log file can't be reopened, the old one is kept: ",
+                        status.message()));
 }
 
 // Waits until the interfaces can carry data, for link_timeout at most. False: ringd was told to
@@ -119,7 +129,7 @@ bool AwaitLinks(LinkWait& links, Serving& serving, const ProcessSignals& signals
     const int signal = signals.Wait(kLook);
     if (signal == SIGTERM || signal == SIGINT) return false;
     if (signal == SIGHUP) {
-      StartLogAnew();
+      StartLogAnew(serving);
       serving.was_asked_to_reload = true;
     }
   }
@@ -157,9 +167,9 @@ void TakeOver(absl::StatusOr<Reloaded> reloaded, Daemon& daemon, Serving& servin
   TakeReloaded(loaded, serving.config);
   TakeReloaded(loaded, serving.written);
   // Said while the level is the one at which it is read.
-  const auto tell = [&changed, has_file = !serving.config.log_file.empty()] {
+  const auto tell = [&changed, is_reopened = serving.log_is_reopened] {
     LogInfo(absl::StrCat(
-        "SIGHUP: ", has_file ? "the log file is reopened; " : "", "settings taken over: ",
+        "SIGHUP: ", is_reopened ? "the log file is reopened; " : "", "settings taken over: ",
         changed.reloaded.empty() ? "none has changed" : absl::StrJoin(changed.reloaded, ", ")));
     if (changed.restarting.empty()) return;
     LogWarning(absl::StrCat("SIGHUP: these settings have changed, but need a restart: ",
@@ -173,19 +183,18 @@ void TakeOver(absl::StatusOr<Reloaded> reloaded, Daemon& daemon, Serving& servin
 // Returns when it is time to stop: after a drain, or at once.
 void RunUntilStopped(Daemon& daemon, Serving& serving, const ProcessSignals& signals,
                      ServiceManager& manager, LinkWatch& watch) {
-  Clock::time_point drain_deadline = Clock::time_point::max();
-  bool draining = false;
   Clock::time_point next_extension;
   Reloader reloader([&] { return BeginReload(serving, daemon); });
   if (serving.was_asked_to_reload) reloader.Ask(Clock::now());
   for (;;) {
+    bool draining = serving.draining_since.has_value();
     const int signal = signals.Wait(reloader.IsUnderWay() ? kReloadLook : kLook);
     const Clock::time_point now = Clock::now();
     manager.Watch(daemon.heartbeat(), now);
     if (watch.Look(now)) daemon.TellOfLinks(watch.problems());
     if (signal == SIGHUP) {
       if (!draining) manager.Reloading();
-      StartLogAnew();
+      StartLogAnew(serving);
       reloader.Ask(now);
     }
     if (auto reloaded = reloader.Take(now)) {
@@ -198,9 +207,7 @@ void RunUntilStopped(Daemon& daemon, Serving& serving, const ProcessSignals& sig
     }
     if (signal == SIGTERM) {
       draining = true;
-      if (serving.config.drain_timeout.count() > 0) {
-        drain_deadline = Clock::now() + serving.config.drain_timeout;
-      }
+      serving.draining_since = now;
       daemon.Drain();
       manager.Stopping("draining: waiting for trainers to end");
       LogInfo("draining: ends when the last trainer has gone; a second SIGTERM stops at once");
@@ -210,7 +217,7 @@ void RunUntilStopped(Daemon& daemon, Serving& serving, const ProcessSignals& sig
       next_extension = now + kDrainPatience / 3;
     }
     if (draining && daemon.Idle()) return;
-    if (Clock::now() >= drain_deadline) {
+    if (now >= serving.drain_deadline()) {
       LogWarning("drain_timeout has passed: stopping with trainers attached");
       return;
     }

@@ -8,9 +8,25 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "daemon/attach/user_database.h"
 
 namespace ringd {
+namespace {
+
+// The number that the database has for a name of this setting.
+template <typename Id>
+absl::StatusOr<Id> Known(absl::StatusOr<std::optional<Id>> id, absl::string_view setting,
+                         absl::string_view kind, const std::string& name) {
+  if (!id.ok()) {
+    return absl::Status(id.status().code(),
+                        absl::StrCat(setting, ": '", name, "': ", id.status().message()));
+  }
+  if (id->has_value()) return **id;
+  return absl::InvalidArgumentError(absl::StrCat(setting, ": there is no ", kind, " '", name, "'"));
+}
+
+}  // namespace
 
 absl::StatusOr<Admission> Admission::Create(const Config& config) {
   Admission admission;
@@ -36,27 +52,19 @@ absl::Status Admission::TakeNames(const Config& config) {
       everybody_ = true;
       continue;
     }
-    const std::optional<uid_t> uid = UidOf(name);
-    if (!uid.has_value()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("allowed_users: there is no user '", name, "'"));
-    }
+    const absl::StatusOr<uid_t> uid = Known(UidOf(name), "allowed_users", "user", name);
+    if (!uid.ok()) return uid.status();
     users_.insert(*uid);
   }
   for (const std::string& name : config.allowed_groups) {
-    const std::optional<gid_t> gid = GidOf(name);
-    if (!gid.has_value()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("allowed_groups: there is no group '", name, "'"));
-    }
+    const absl::StatusOr<gid_t> gid = Known(GidOf(name), "allowed_groups", "group", name);
+    if (!gid.ok()) return gid.status();
     groups_.insert(*gid);
   }
   if (!config.operators_group.empty()) {
-    const std::optional<gid_t> gid = GidOf(config.operators_group);
-    if (!gid.has_value()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("operators_group: there is no group '", config.operators_group, "'"));
-    }
+    const std::string& name = config.operators_group;
+    const absl::StatusOr<gid_t> gid = Known(GidOf(name), "operators_group", "group", name);
+    if (!gid.ok()) return gid.status();
     operators_.insert(*gid);
   }
   return absl::OkStatus();
@@ -103,8 +111,14 @@ std::optional<UserVerdict> Admission::AtSight(const PeerCredentials& peer) const
 
 UserVerdict Admission::Ask(const PeerCredentials& peer) const {
   UserVerdict verdict;
-  verdict.is_operator = IsOperatorAtSight(peer) || IsInOneOf(peer.uid, operators_);
-  if (!AdmitsAtSight(peer) && !IsInOneOf(peer.uid, groups_)) {
+  verdict.is_operator = IsOperatorAtSight(peer) || IsInOneOf(peer.uid, operators_).value_or(false);
+  if (AdmitsAtSight(peer)) return verdict;
+  const absl::StatusOr<bool> is_in_group = IsInOneOf(peer.uid, groups_);
+  if (!is_in_group.ok()) {
+    verdict.admitted =
+        absl::Status(is_in_group.status().code(),
+                     absl::StrCat("uid ", peer.uid, ": ", is_in_group.status().message()));
+  } else if (!*is_in_group) {
     verdict.admitted = NotAdmitted(DescribeUser(peer.uid));
   }
   return verdict;

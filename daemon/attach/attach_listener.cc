@@ -50,6 +50,7 @@ AttachListener::AttachListener(const Config& config, AttachCallbacks callbacks, 
       callbacks_(std::move(callbacks)),
       admission_(std::make_shared<Admission>(std::move(admission))),
       log_limiter_(kLogLines, kLogPeriod),
+      accept_limiter_(kLogLines, kLogPeriod),
       questions_(callbacks_.ask_user, [this] { epoll_.Wake(); }) {}
 
 absl::StatusOr<std::unique_ptr<AttachListener>> AttachListener::Start(const Config& config,
@@ -186,10 +187,12 @@ void AttachListener::AcceptAll() {
 
 // The waiting connection keeps the socket readable: without a pause this would be a busy loop.
 void AttachListener::PauseAccepting(int error) {
-  if (log_limiter_.Pass(Clock::now()).has_value()) {
-    LogError(ErrnoStatus(error, absl::StrCat("accepting on ", path_)).message());
+  const std::string why(ErrnoStatus(error, absl::StrCat("accepting on ", path_)).message());
+  // Whatever strangers have logged.
+  if (const auto suppressed = accept_limiter_.Pass(Clock::now())) {
+    LogError(*suppressed == 0 ? why : absl::StrCat(why, " (", *suppressed, " times more before)"));
   }
-  if (!pending_.empty()) DropOnePending();
+  if (!pending_.empty()) DropOnePending(absl::StrCat("closed, to go on: ", why));
   epoll_.Unwatch(listener_.get());
   accept_again_ = Clock::now() + kAcceptPause;
 }
@@ -220,7 +223,10 @@ void AttachListener::Add(UniqueFd socket) {
                         " unfinished handshakes, as many as one user may have"));
     }
   }
-  if (pending_.size() >= kMaxPending) DropOnePending();
+  if (pending_.size() >= kMaxPending) {
+    DropOnePending(
+        absl::StrCat("closed: all ", kMaxPending, " places for unfinished handshakes are taken"));
+  }
   const std::uint64_t key = next_key_++;
   const int fd = socket.get();
   pending_.emplace(key,
@@ -229,7 +235,7 @@ void AttachListener::Add(UniqueFd socket) {
   if (!epoll_.Watch(fd, EPOLLIN | EPOLLRDHUP | EPOLLET, key)) pending_.erase(key);
 }
 
-void AttachListener::DropOnePending() {
+void AttachListener::DropOnePending(absl::string_view why) {
   const std::shared_ptr<Admission> admission = this->admission();
   std::map<uid_t, std::size_t> by_user;
   for (const auto& [key, connection] : pending_) ++by_user[connection.peer().uid];
@@ -241,7 +247,7 @@ void AttachListener::DropOnePending() {
   };
   Drop(std::max_element(pending_.begin(), pending_.end(),
                         [&](const auto& a, const auto& b) { return rank(a) < rank(b); }),
-       absl::StrCat("closed: all ", kMaxPending, " places for unfinished handshakes are taken"));
+       why);
 }
 
 void AttachListener::Drop(std::map<std::uint64_t, PendingConnection>::iterator victim,

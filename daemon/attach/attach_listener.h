@@ -136,7 +136,7 @@ class AttachListener {
   void PauseAccepting(int error);
   void ResumeAccepting();
   void Add(UniqueFd socket);
-  void DropOnePending();
+  void DropOnePending(absl::string_view why);
   void Drop(std::map<std::uint64_t, PendingConnection>::iterator victim, absl::string_view why);
   void DropExpired();
   int MillisecondsToNextDeadline() const;
@@ -186,6 +186,7 @@ class AttachListener {
   // Nobody waited to be accepted then: whoever is accepted next has connected later.
   Clock::time_point queue_empty_at_;
   LogLimiter log_limiter_;
+  LogLimiter accept_limiter_;
 
   std::atomic<bool> stopping_{false};  // relaxed: nothing else is published by it
   std::thread thread_;

@@ -120,7 +120,9 @@ void AttachListener::ServeGrpc(PendingConnection connection, const UserVerdict& 
   epoll_.Unwatch(connection.socket());
   UniqueFd watch(::fcntl(connection.socket(), F_DUPFD_CLOEXEC, 0));
   const std::uint64_t key = next_key_++;
-  if (!watch.valid() || !epoll_.Watch(watch.get(), 0, key)) return;
+  if (!watch.valid() || !epoll_.Watch(watch.get(), 0, key)) {
+    return LogConnection(ErrnoStatus(errno, "closed, as it can't be watched").message(), peer);
+  }
   GrpcConnection& kept =
       grpc_connections_
           .emplace(key, GrpcConnection{std::move(watch), peer.uid, admitted.ok(), nullptr})

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -15,33 +16,43 @@ namespace {
 
 constexpr std::size_t kMaxDatabaseBuffer = std::size_t{1} << 20;
 
-// Calls a get..._r function with a buffer that grows as it asks.
+// As which glibc, or a module of the database, says that there is no such entry (getpwnam(3)).
+bool MeansNone(int error) {
+  return error == 0 || error == ENOENT || error == ESRCH || error == EBADF || error == EPERM;
+}
+
+// Calls a get..._r function with a buffer that grows as it asks. Nothing: there is no such entry.
 template <typename Entry, typename Function>
-std::optional<std::vector<char>> Query(Entry& entry, Function function) {
+absl::StatusOr<std::optional<std::vector<char>>> Query(Entry& entry, Function function) {
   for (std::size_t bytes = 1024; bytes <= kMaxDatabaseBuffer; bytes *= 4) {
     std::vector<char> buffer(bytes);
     Entry* found = nullptr;
     const int error = function(&entry, buffer.data(), buffer.size(), &found);
     if (error == ERANGE) continue;
-    if (error != 0 || found == nullptr) return std::nullopt;
+    if (!MeansNone(error)) {
+      return absl::UnavailableError(
+          absl::StrCat("the user database can't be asked: ", std::strerror(error)));
+    }
+    if (found == nullptr) return std::nullopt;
     return buffer;
   }
-  return std::nullopt;
+  return absl::UnavailableError("the user database's answer is longer than a mebibyte");
 }
 
 }  // namespace
 
-std::optional<UserEntry> FindUser(uid_t uid) {
+absl::StatusOr<std::optional<UserEntry>> FindUser(uid_t uid) {
   passwd entry{};
   const auto buffer =
       Query(entry, [uid](passwd* out, char* data, std::size_t size, passwd** found) {
         return getpwuid_r(uid, out, data, size, found);
       });
-  if (!buffer.has_value()) return std::nullopt;
+  if (!buffer.ok()) return buffer.status();
+  if (!buffer->has_value()) return std::nullopt;
   return UserEntry{entry.pw_name, entry.pw_uid, entry.pw_gid};
 }
 
-std::optional<uid_t> UidOf(const std::string& name) {
+absl::StatusOr<std::optional<uid_t>> UidOf(const std::string& name) {
   std::uint32_t number = 0;
   if (absl::SimpleAtoi(name, &number)) return number;
   passwd entry{};
@@ -49,11 +60,12 @@ std::optional<uid_t> UidOf(const std::string& name) {
       Query(entry, [&name](passwd* out, char* data, std::size_t size, passwd** found) {
         return getpwnam_r(name.c_str(), out, data, size, found);
       });
-  if (!buffer.has_value()) return std::nullopt;
+  if (!buffer.ok()) return buffer.status();
+  if (!buffer->has_value()) return std::nullopt;
   return entry.pw_uid;
 }
 
-std::optional<gid_t> GidOf(const std::string& name) {
+absl::StatusOr<std::optional<gid_t>> GidOf(const std::string& name) {
   std::uint32_t number = 0;
   if (absl::SimpleAtoi(name, &number)) return number;
   group entry{};
@@ -61,7 +73,8 @@ std::optional<gid_t> GidOf(const std::string& name) {
       Query(entry, [&name](group* out, char* data, std::size_t size, group** found) {
         return getgrnam_r(name.c_str(), out, data, size, found);
       });
-  if (!buffer.has_value()) return std::nullopt;
+  if (!buffer.ok()) return buffer.status();
+  if (!buffer->has_value()) return std::nullopt;
   return entry.gr_gid;
 }
 
@@ -78,16 +91,18 @@ std::vector<gid_t> GroupsOf(const UserEntry& user) {
 }
 
 std::string DescribeUser(uid_t uid) {
-  const std::optional<UserEntry> user = FindUser(uid);
-  return user.has_value() ? absl::StrCat("user ", user->name, " (uid ", uid, ")")
-                          : absl::StrCat("uid ", uid, " (unknown to this node's user database)");
+  const absl::StatusOr<std::optional<UserEntry>> user = FindUser(uid);
+  const bool known = user.ok() && user->has_value();
+  return known ? absl::StrCat("user ", (*user)->name, " (uid ", uid, ")")
+               : absl::StrCat("uid ", uid, " (unknown to this node's user database)");
 }
 
-bool IsInOneOf(uid_t uid, const std::set<gid_t>& groups) {
+absl::StatusOr<bool> IsInOneOf(uid_t uid, const std::set<gid_t>& groups) {
   if (groups.empty()) return false;
-  const std::optional<UserEntry> user = FindUser(uid);
-  if (!user.has_value()) return false;
-  for (const gid_t group : GroupsOf(*user)) {
+  const absl::StatusOr<std::optional<UserEntry>> user = FindUser(uid);
+  if (!user.ok()) return user.status();
+  if (!user->has_value()) return false;
+  for (const gid_t group : GroupsOf(**user)) {
     if (groups.contains(group)) return true;
   }
   return false;

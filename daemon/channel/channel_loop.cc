@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/logging/log.h"
 #include "daemon/sessions/nudges.h"
 #include "proto/base/errno_status.h"
 
@@ -201,17 +202,29 @@ absl::StatusOr<ChannelLoop::Turn> ChannelLoop::Read(Entry& entry, bool hung_up, 
   }
 }
 
-void ChannelLoop::Flush(std::uint64_t key, const Entry& entry) {
+void ChannelLoop::Flush(std::uint64_t key, Entry& entry) {
   Channel& channel = *entry.channel;
   const Channel::Flushed done = channel.Flush();
+  if (done != Channel::Flushed::kTooManyFds) entry.refused_since.reset();
   if (done == Channel::Flushed::kSocketFull) {
     return Await(key, channel.socket(), *entry.interest, /*writing=*/true);
   }
   if (done == Channel::Flushed::kTooManyFds) {
     Await(key, channel.socket(), *entry.interest, /*writing=*/false);
+    TellOfRefusal(entry);
     return Pause(key, EPOLLOUT);
   }
   AwaitAnew(key, entry);
+}
+
+void ChannelLoop::TellOfRefusal(Entry& entry) {
+  const Clock::time_point now = Clock::now();
+  if (!entry.refused_since.has_value()) entry.refused_since = now;
+  if (now - *entry.refused_since < kRefusalPatience) return;
+  entry.refused_since = Clock::time_point::max();  // told
+  LogError(
+      "descriptors can't be sent, and joins wait: too many are on their way through the Unix "
+      "sockets of this user's processes, an engine's perhaps, which nobody takes (RLIMIT_NOFILE)");
 }
 
 void ChannelLoop::AwaitAnew(std::uint64_t key, const Entry& entry) const {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -54,6 +55,8 @@ class ChannelLoop {
   static constexpr std::size_t kTurnBytes = std::size_t{256} << 10;
   // Such frames need no room.
   static constexpr std::size_t kSmallFrame = std::size_t{1} << 10;
+  // How long the kernel may refuse to send descriptors before the log says so.
+  static constexpr std::chrono::seconds kRefusalPatience{1};
 
   // `name`: of the thread. `isolated`: closes what the other sides may have sent or share, the
   // channels' own sockets too; it outlives the channels. Null: closing makes nobody here wait.
@@ -88,7 +91,10 @@ class ChannelLoop {
     std::shared_ptr<Channel> channel;
     ChannelEvents events;
     const std::shared_ptr<Interest> interest = std::make_shared<Interest>();
-    std::shared_ptr<const void> room;  // the thread's: for the frame that comes next
+    // The thread's.
+    std::shared_ptr<const void> room;  // for the frame that comes next
+    // Since when the kernel has taken no descriptors, until that is told.
+    std::optional<Clock::time_point> refused_since;
   };
   enum class Turn { kDone, kMore, kNoRoom };
   using Happened = std::map<std::uint64_t, std::uint32_t>;  // epoll's events by channel
@@ -105,7 +111,8 @@ class ChannelLoop {
   static absl::StatusOr<Turn> Read(Entry& entry, bool hung_up, Nudges* nudges);
   static absl::StatusOr<std::size_t> Receive(Channel& channel, Nudges* nudges);
   static bool HasRoom(Entry& entry);
-  void Flush(std::uint64_t key, const Entry& entry);
+  void Flush(std::uint64_t key, Entry& entry);
+  static void TellOfRefusal(Entry& entry);
   // Asks for the socket's readiness.
   void Await(std::uint64_t key, int socket, Interest& interest, bool writing) const noexcept;
   // Of all that it waits for now.

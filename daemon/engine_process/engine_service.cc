@@ -48,7 +48,8 @@ EngineOptions MakeOptions(const v1::EngineStart& start, const Config& config) {
 
 }  // namespace
 
-EngineService::EngineService() = default;
+EngineService::EngineService(std::vector<std::string> missing)
+    : missing_walls_(std::move(missing)) {}
 
 EngineService::~EngineService() {
   loop_.reset();
@@ -210,8 +211,10 @@ absl::Status EngineService::StartEngine(const v1::EngineStart& start, std::vecto
   const absl::StatusOr<Config> config = ReadSettings(start.settings());
   if (!config.ok()) return config.status();
   SetLogLevel(config->log_level);
-  if (!start.check_only()) {
-    if (absl::Status status = OpenShares(start, fds); !status.ok()) return status;
+  if (start.check_only()) {
+    for (const std::string& wall : missing_walls_) LogWarning(wall);
+  } else if (absl::Status status = OpenShares(start, fds); !status.ok()) {
+    return status;
   }
   remote_ = std::make_unique<RemoteNetwork>(start.uid(), [this](v1::EngineNetworkRequest request) {
     v1::FromEngine word;

@@ -35,7 +35,8 @@ namespace ringd {
 // Ownership: owns the engine, what it borrows, and the channel.
 class EngineService final : private EngineListener, private PlanKeeper {
  public:
-  EngineService();
+  // `missing`: which walls this kernel does not put up, for the log of ringd's start.
+  explicit EngineService(std::vector<std::string> missing);
   ~EngineService() override;
   EngineService(const EngineService&) = delete;
   EngineService& operator=(const EngineService&) = delete;
@@ -83,6 +84,8 @@ class EngineService final : private EngineListener, private PlanKeeper {
 
   void Send(const v1::FromEngine& word) ABSL_LOCKS_EXCLUDED(mutex_);
   void End(const std::string& why, bool ringd_has_gone = false) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const std::vector<std::string> missing_walls_;
 
   // In this order: later ones use earlier ones.
   MemoryMapping account_;

@@ -55,7 +55,7 @@ int Serve(WallOptions walls) {
     LogError(missing.status().message());
     return kExitFailed;
   }
-  EngineService service;
+  EngineService service(*missing);
   if (absl::Status status = service.Open(UniqueFd(EngineProcess::kChannelDescriptor));
       !status.ok()) {
     LogError(status.message());

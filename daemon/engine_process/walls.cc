@@ -3,6 +3,7 @@
 #include <linux/capability.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -24,12 +25,25 @@ namespace {
 constexpr int kOomScore = 100;
 constexpr int kMaxOomScore = 1000;
 
+constexpr rlim_t kSupervisorsDescriptors = 8192;
+
 // RDMA devices pin memory.
 constexpr std::uint64_t kKeptCapabilities = std::uint64_t{1} << CAP_IPC_LOCK;
 constexpr int kCapabilities = 64;
 
 void IgnoreSignals() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_IGN);
+}
+
+// How many descriptors are on their way through Unix sockets the kernel counts for all processes of
+// a user together, and it lets a process send as long as they are no more than that one may have
+// open. An engine can put so many on their way that engines can send none, and ringd still can.
+bool LeaveDescriptorsToSupervisor() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
+  limit.rlim_max -= std::min(limit.rlim_max / 4, kSupervisorsDescriptors);
+  limit.rlim_cur = std::min(limit.rlim_cur, limit.rlim_max);
+  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
 // Only while the process is dumpable: the file is root's afterwards.
@@ -87,6 +101,9 @@ absl::StatusOr<std::vector<std::string>> PutUpWalls(const WallOptions& options) 
   IgnoreSignals();
   if (!RaiseOomScore())
     missing.emplace_back("when memory runs out, ringd may go before its engine");
+  if (!LeaveDescriptorsToSupervisor()) {
+    missing.emplace_back("it can keep ringd from sending descriptors");
+  }
   // How a trainer of root ended /proc tells only who has root's rights. Where only root and ringd's
   // own user may attach, a trainer has them itself, or can't.
   const std::uint64_t to_read_exits =

@@ -20,8 +20,8 @@
 
 namespace ringd {
 
-// The longest line, LF included: PIPE_BUF, up to which a pipe takes all of a write or nothing, and
-// never another one's bytes in between.
+// The longest line, LF included: so little a socket takes as a whole or not at all, and never
+// another one's bytes in between.
 inline constexpr std::size_t kMaxEngineLogLine = 4096;
 
 // With its LF. `payload` is PackLogPayload's. A message that is too long is cut, and ends in "...";

@@ -12,7 +12,7 @@
 namespace ringd {
 
 // Writes each line as a record (engine_log.h) with one write, and keeps nothing: what was logged
-// before a crash is with the supervisor. Where `fd` is a pipe that does not block, records that
+// before a crash is with the supervisor. Where `fd` is a socket that does not block, records that
 // find no room are dropped; the next one that finds some is preceded by one that tells how many.
 //
 // Thread safety: all methods from any thread.

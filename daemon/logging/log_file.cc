@@ -16,8 +16,10 @@
 namespace ringd {
 
 absl::StatusOr<UniqueFd> LogFile::OpenPath(const std::string& path) {
-  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644));
-  if (fd.valid()) return fd;
+  // A pipe that nobody reads would be waited for.
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY;
+  UniqueFd fd(::open(path.c_str(), kFlags | O_NONBLOCK, 0644));
+  if (fd.valid() && ::fcntl(fd.get(), F_SETFL, kFlags) == 0) return fd;
   return absl::UnavailableError(ErrnoStatus(errno, path).message());
 }
 

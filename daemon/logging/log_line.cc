@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "proto/base/text.h"
 
 namespace ringd {
 namespace {
@@ -15,15 +16,20 @@ namespace {
 constexpr char kMarker = '\x1d';     // first byte of a payload with fields
 constexpr char kSeparator = '\x1e';  // before each field: "rank=3"
 
-// Control characters as \xNN, so that a line stays a line.
+// Control characters, and what is no UTF-8, as \xNN: a line stays a line, and gives the terminal
+// that shows it no command.
 void AppendEscaped(std::string& out, absl::string_view text) {
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      absl::StrAppendFormat(&out, "\\x%02x", byte);
+  while (!text.empty()) {
+    const std::size_t bytes = BytesOfFirst(text);
+    const absl::string_view character = text.substr(0, bytes == 0 ? 1 : bytes);
+    if (bytes == 0 || IsControl(character)) {
+      for (const char c : character) {
+        absl::StrAppendFormat(&out, "\\x%02x", static_cast<unsigned char>(c));
+      }
     } else {
-      out += c;
+      out.append(character.data(), character.size());
     }
+    text.remove_prefix(character.size());
   }
 }
 

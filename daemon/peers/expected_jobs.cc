@@ -9,17 +9,22 @@
 namespace ringd {
 
 ExpectationId ExpectedJobs::Add(ExpectedJob job) {
-  Entry entry{ExpectationId(), std::move(job), {}, 0};
-  entry.tag = JobTag(entry.job.job_id);
+  const Tag tag = JobTag(job.job_id);
   MutexLock lock(mutex_);
-  entry.id = ExpectationId(++last_id_);
-  entries_.push_back(std::move(entry));
-  return ExpectationId(last_id_);
+  const ExpectationId id(++last_id_);
+  entries_[tag].emplace(id.value(), Entry{id, std::move(job), 0});
+  tags_.emplace(id.value(), tag);
+  return id;
 }
 
 void ExpectedJobs::Remove(ExpectationId id) {
   MutexLock lock(mutex_);
-  std::erase_if(entries_, [id](const Entry& entry) { return entry.id == id; });
+  const auto tag = tags_.find(id.value());
+  if (tag == tags_.end()) return;
+  const auto same = entries_.find(tag->second);
+  same->second.erase(id.value());
+  if (same->second.empty()) entries_.erase(same);
+  tags_.erase(tag);
 }
 
 void ExpectedJobs::SetDraining(bool draining) {
@@ -36,9 +41,9 @@ void ExpectedJobs::Release(uid_t user) {
 std::vector<const ExpectedJobs::Entry*> ExpectedJobs::Candidates(
     const ControlSubject& subject) const {
   std::vector<const Entry*> candidates;
-  for (const Entry& entry : entries_) {
-    if (entry.tag == subject.job) candidates.push_back(&entry);
-  }
+  const auto same = entries_.find(subject.job);
+  if (same == entries_.end()) return candidates;
+  for (const auto& [id, entry] : same->second) candidates.push_back(&entry);
   std::stable_partition(candidates.begin(), candidates.end(),
                         [&](const Entry* entry) { return entry->job.uid == subject.uid; });
   return candidates;
@@ -48,6 +53,7 @@ void ExpectedJobs::Consider(const DoorHello& hello, DoorConsideration& answer) {
   const ControlSubject subject = ToControlSubject(hello.subject);
   MutexLock lock(mutex_);
   bool is_own_user = false;
+  std::map<uid_t, std::size_t> of_user;
   bool is_full = false;  // a user whose job it may mean has all connections that he may have
   for (const Entry* entry : Candidates(subject)) {
     if (entry->job.uid == subject.uid && !std::exchange(is_own_user, true)) {
@@ -55,6 +61,7 @@ void ExpectedJobs::Consider(const DoorHello& hello, DoorConsideration& answer) {
           entry->job.one_node_only ? DoorVerdict::kNoOtherNodes : DoorVerdict::kWrongKey;
     }
     if (entry->job.one_node_only) continue;
+    if (++of_user[entry->job.uid] > kMostKeysOfUser) continue;
     const auto open = connections_.find(entry->job.uid);
     if (open == connections_.end() || open->second < kMostConnections) {
       answer.keys.push_back(entry->job.key);

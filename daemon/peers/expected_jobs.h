@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,8 @@ class ExpectedJobs final : public DoorReception {
   static constexpr std::size_t kMostConnections = 1024;
   // Refusals of which a job is told: anybody who knows its id can be refused, as often as he likes.
   static constexpr std::uint32_t kMostRefusals = 64;
+  // Of one user's jobs of one id, with which a node's proof is compared.
+  static constexpr std::size_t kMostKeysOfUser = 16;
 
   struct Handlers {
     // One of the job's nodes has come. Call Release(user) when the connection has ended.
@@ -58,10 +61,10 @@ class ExpectedJobs final : public DoorReception {
   void Admit(DoorArrival arrival) override ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  using Tag = std::array<std::byte, 28>;
   struct Entry {
     ExpectationId id;
     ExpectedJob job;
-    std::array<std::byte, 28> tag{};
     mutable std::uint32_t refusals = 0;  // told
   };
   // Those of the subject's job id, its user's first.
@@ -72,7 +75,9 @@ class ExpectedJobs final : public DoorReception {
   Mutex mutex_;
   std::uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  // Any user's engines add and remove thousands, while strangers ask for some job's.
+  std::map<Tag, std::map<std::uint64_t, Entry>> entries_ ABSL_GUARDED_BY(mutex_);
+  std::unordered_map<std::uint64_t, Tag> tags_ ABSL_GUARDED_BY(mutex_);  // by id
   std::map<uid_t, std::size_t> connections_ ABSL_GUARDED_BY(mutex_);
 };
 

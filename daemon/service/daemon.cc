@@ -97,7 +97,8 @@ absl::Status Daemon::Check(const Config& config) {
   // FindStartProblems has said so.
   const absl::StatusOr<EngineProgram> program = EngineProgram::Open(config);
   if (!program.ok()) return absl::OkStatus();
-  return TryEngine(*program, EngineArguments(config), TrialStart(config, *wire_address)).status();
+  return TryEngine(*program, EngineArguments().For(config), TrialStart(config, *wire_address))
+      .status();
 }
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
@@ -121,7 +122,7 @@ absl::Status Daemon::StartParts(const Config& config, const std::string& config_
   absl::StatusOr<EngineProgram> program = EngineProgram::Open(config);
   if (!program.ok()) return program.status();
   absl::StatusOr<std::string> backend =
-      TryEngine(*program, EngineArguments(config), TrialStart(config, *wire_address));
+      TryEngine(*program, EngineArguments().For(config), TrialStart(config, *wire_address));
   if (!backend.ok()) return backend.status();
   NodeNetworkOptions network_options;
   network_options.door_flags = cluster_key_.empty() ? 0 : kDoorHasClusterKey;

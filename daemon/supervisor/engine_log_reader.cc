@@ -16,7 +16,7 @@ namespace {
 
 using WallClock = std::chrono::system_clock;
 
-// A record waits in the pipe for as long as we are held up, and no longer than that.
+// A record waits in the socket for as long as we are held up, and no longer than that.
 constexpr std::chrono::minutes kLongestWait{1};
 
 WallClock::time_point Believed(WallClock::time_point time) {
@@ -77,6 +77,8 @@ void EngineLogReader::TakeLine(absl::string_view line, Clock::time_point now) {
   if (held_back_ > 0) TellHeldBack();
   if (record.has_value()) {
     record->fields.engine = engine_;
+    const bool names_job = !record->fields.job.empty();
+    if (names_job && !job_.empty()) record->fields.job = job_;  // whatever it says
     LogMadeAt(Believed(record->time), record->level, record->message, record->fields);
   } else {
     LogError(line, {.engine = engine_});

@@ -1,4 +1,4 @@
-// The lines of one engine's log, as they come out of its pipe and go into ours.
+// The lines of one engine's log, as they come out of its socket and go into ours.
 #ifndef RINGD_DAEMON_SUPERVISOR_ENGINE_LOG_READER_H_
 #define RINGD_DAEMON_SUPERVISOR_ENGINE_LOG_READER_H_
 
@@ -30,8 +30,11 @@ class EngineLogReader {
 
   explicit EngineLogReader(pid_t engine) : engine_(engine) {}
 
-  // What all engines of its user share; outlives this. Null, as at first: it has none.
-  void Share(LogLimiter* of_user) noexcept { of_user_ = of_user; }
+  // It serves this job. `of_user`: what all engines of its user share; outlives this.
+  void BelongsTo(std::string job, LogLimiter* of_user) {
+    job_ = std::move(job);
+    of_user_ = of_user;
+  }
 
   // Logs the lines that these bytes complete.
   void Take(absl::string_view bytes, Clock::time_point now);
@@ -50,7 +53,8 @@ class EngineLogReader {
 
   const pid_t engine_;
   LogLimiter limiter_{kLines, kPeriod};
-  LogLimiter* of_user_ = nullptr;
+  LogLimiter* of_user_ = nullptr;  // null, and no job: it stands ready
+  std::string job_;
   std::uint64_t held_back_ = 0;  // and not told yet
   std::string partial_;          // the begin of a line, at most kMaxEngineLogLine
   std::string last_line_;

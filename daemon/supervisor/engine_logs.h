@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "absl/status/statusor.h"
+#include "daemon/sessions/nudges.h"
 #include "daemon/supervisor/engine_log_reader.h"
 #include "proto/base/mutex.h"
 #include "proto/base/unique_fd.h"
@@ -18,28 +19,38 @@
 
 namespace ringd {
 
-// One thread, ringd-logs, reads the pipes of all engines; EngineLogReader says how their lines come
-// out. It gives way to the threads that serve. While the log's file takes no lines, engines go on
-// and drop theirs.
+// One thread, ringd-logs, reads the sockets of all engines; EngineLogReader says how their lines
+// come out. It gives way to the threads that serve. While the log's file takes no lines, engines go
+// on and drop theirs.
 //
-// Thread safety: any thread. All methods wait for the log's file as Log does, and Finish reads at
-//   most a pipe's capacity.
-// Ownership: of the pipes.
+// Thread safety: any thread. All methods wait for the log's file as Log does, and Finish reads a
+//   mebibyte at most.
+// Ownership: of the sockets.
+// Trust: an engine may be a trainer's. A pipe has one lock for both its ends, which a writer whose
+//   page does not come keeps for ever; a socket's reader has one of its own.
 class EngineLogs {
  public:
+  struct Ends {
+    UniqueFd reader;
+    UniqueFd writer;
+  };
+  // For an engine's standard output and error, and for Add. Neither blocks.
+  //   What the kernel says.
+  static absl::StatusOr<Ends> MakeEnds();
+
   //   What the kernel says.
   static absl::StatusOr<std::unique_ptr<EngineLogs>> Create();
   ~EngineLogs();  // finishes all that are left
   EngineLogs(const EngineLogs&) = delete;
   EngineLogs& operator=(const EngineLogs&) = delete;
 
-  // Reads `pipe`, which must not block, as that of the engine with this pid. Returns a number that
-  // stands for it and is never used again: pids are.
-  std::uint64_t Add(pid_t pid, UniqueFd pipe) ABSL_LOCKS_EXCLUDED(mutex_);
-  // From now on it is one of this user's, whose engines have one limit of lines together.
-  void BelongsTo(std::uint64_t log, uid_t uid) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Reads this end as that of the engine with this pid. Returns a number that stands for it and is
+  // never used again: pids are.
+  std::uint64_t Add(pid_t pid, UniqueFd reader) ABSL_LOCKS_EXCLUDED(mutex_);
+  // From now on it serves this user's job. All of his engines have one limit of lines together.
+  void BelongsTo(std::uint64_t log, uid_t uid, const std::string& job) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Once an engine has ended: logs what is left in its pipe and forgets it. Returns its last line
+  // Once an engine has ended: logs what it left and forgets it. Returns its last line
   // as LastLine does.
   std::string Finish(std::uint64_t log) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -48,16 +59,16 @@ class EngineLogs {
 
  private:
   struct Source {
-    UniqueFd pipe;
+    UniqueFd socket;
     EngineLogReader reader;
   };
 
   explicit EngineLogs(WakingEpoll epoll);
   void Run();
-  void ReadSome(std::uint64_t log) ABSL_LOCKS_EXCLUDED(mutex_);
-  // True at the pipe's end.
-  static bool Read(Source& source, std::size_t most);
-  void StopReading(Source& source);
+  void ReadSome(std::uint64_t log, Nudges& nudges) ABSL_LOCKS_EXCLUDED(mutex_);
+  // True at the end. `nudges`: this thread's.
+  static bool Read(Source& source, std::size_t most, Nudges& nudges);
+  void StopReading(Source& source, Nudges& nudges);
 
   const WakingEpoll epoll_;  // woken at the end
   Mutex mutex_;

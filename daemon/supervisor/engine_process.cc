@@ -1,6 +1,5 @@
 #include "daemon/supervisor/engine_process.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -14,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/logging/log.h"
 #include "daemon/processes/spawn.h"
+#include "daemon/supervisor/engine_logs.h"
 #include "proto/base/errno_status.h"
 
 namespace ringd {
@@ -21,14 +21,6 @@ namespace {
 
 absl::Status CannotStart(const absl::Status& why) {
   return {why.code(), absl::StrCat("the engine can't be started: ", why.message())};
-}
-
-// Of the engine's side alone: the reading end is another open file.
-absl::StatusOr<Pipe> MakeLogPipe() {
-  absl::StatusOr<Pipe> pipe = MakePipe();
-  if (!pipe.ok()) return pipe.status();
-  if (::fcntl(pipe->writer.get(), F_SETFL, O_NONBLOCK) != 0) return ErrnoStatus(errno, "fcntl");
-  return pipe;
 }
 
 // Without a pidfd there is nothing to wait with: ends what was just begun.
@@ -49,7 +41,7 @@ std::string DescribeEngineEnd(const EngineEnd& end) {
 
 absl::StatusOr<std::unique_ptr<EngineProcess>> EngineProcess::Start(
     const EngineProgram& program, const std::vector<std::string>& arguments, int channel) {
-  absl::StatusOr<Pipe> log = MakeLogPipe();
+  absl::StatusOr<EngineLogs::Ends> log = EngineLogs::MakeEnds();
   if (!log.ok()) return CannotStart(log.status());
   SpawnOrder order{.arguments = {program.path()},
                    .program = program.file(),

@@ -41,7 +41,7 @@ class EngineProcess {
   static constexpr int kChannelDescriptor = 3;
 
   // Runs `program` with these arguments after its name. It has an empty standard input, `channel`
-  // as descriptor 3, and a pipe as standard output and standard error that refuses what it has no
+  // as descriptor 3, and a socket as standard output and standard error that refuses what it has no
   // room for, and so never holds it up. It has no other descriptor of this process but the program
   // (kProgramDescriptor, which it closes), no signal blocked or ignored, and stays in the process
   // group of this process.

@@ -59,14 +59,15 @@ absl::StatusOr<EngineProgram> EngineProgram::Open(const Config& config) {
                    "; install ", kName, " beside ringd, or name it with this setting"));
 }
 
-std::vector<std::string> EngineArguments(const Config& config) {
+std::vector<std::string> EngineArguments::For(const Config& config) {
   // The names may be those of ringd's own user and root; then the walls do no harm.
-  const bool one_user = config.allowed_users.empty() && config.allowed_groups.empty();
+  admits_others_ =
+      admits_others_ || !config.allowed_users.empty() || !config.allowed_groups.empty();
   std::vector<std::string> arguments;
   if (!config.data_interfaces.empty()) {
     arguments = {kNcclInterfacesArgument, absl::StrJoin(config.data_interfaces, ",")};
   }
-  if (one_user) {
+  if (!admits_others_) {
     arguments.emplace_back(kOneUserArgument);
     return arguments;
   }

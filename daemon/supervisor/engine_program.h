@@ -41,7 +41,17 @@ class EngineProgram {
 
 // What is told to ringd-engine: whether it has to reckon with other users' trainers (see
 // daemon/engine_process/walls.h). Another one is needed when that changes with a reload.
-std::vector<std::string> EngineArguments(const Config& config);
+//
+// Thread safety: none, one thread at a time.
+class EngineArguments {
+ public:
+  // Once other users have been admitted engines have all walls: who is admitted no more may have
+  // attached before.
+  std::vector<std::string> For(const Config& config);
+
+ private:
+  bool admits_others_ = false;  // or has
+};
 
 }  // namespace ringd
 

@@ -221,7 +221,8 @@ std::size_t Engines::sessions() {
 void Engines::Reload(const Config& config) {
   v1::EngineReload reload;
   const MutexLock lock(mutex_);
-  if (EngineArguments(options_.config) != EngineArguments(config)) {
+  const std::vector<std::string> before = arguments_.For(options_.config);
+  if (arguments_.For(config) != before) {
     // Those that stand ready have been started as it was.
     for (const Client& engine : ready_) engine->Stop();
     ready_.clear();

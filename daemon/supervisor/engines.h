@@ -164,6 +164,7 @@ class Engines final : private EngineOwner {
   // True: it has ended or is stuck, and all is done about it.
   bool Settle(Watched& watched, Clock::time_point now) ABSL_LOCKS_EXCLUDED(mutex_);
   void Bury(Watched& watched, const std::string& how) ABSL_LOCKS_EXCLUDED(mutex_);
+  static void GiveBack(EngineClient::Place place);
   void ReapStuck() ABSL_LOCKS_EXCLUDED(mutex_);
   // Of one that has ended.
   void ForgetPidLocked(pid_t pid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -185,6 +186,7 @@ class Engines final : private EngineOwner {
   Mutex mutex_;
   CondVar changed_;
   EnginesOptions options_ ABSL_GUARDED_BY(mutex_);
+  EngineArguments arguments_ ABSL_GUARDED_BY(mutex_);
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // the thread shall end
@@ -202,10 +204,17 @@ class Engines final : private EngineOwner {
   std::set<pid_t> pids_ ABSL_GUARDED_BY(mutex_);
   std::map<pid_t, Clock::time_point> ended_pids_ ABSL_GUARDED_BY(mutex_);  // when, at the latest
 
+  // Buried, and not reaped yet. What it has of the node counts for as long.
+  struct Stuck {
+    Client engine;
+    EngineClient::Place place;  // without a network; guarded by mutex_
+    std::size_t threads = 0;
+  };
+
   // The thread's.
   std::map<std::uint64_t, Watched> watched_;  // by number
-  std::vector<Client> stuck_;                 // buried, and not reaped yet
-  Clock::time_point refill_at_;               // not before: starting one has failed
+  std::vector<Stuck> stuck_;
+  Clock::time_point refill_at_;  // not before: starting one has failed
   Clock::duration refill_pause_{0};
 
   std::unique_ptr<ChannelLoop> loop_;  // the first to go: it calls us

@@ -42,6 +42,15 @@ constexpr auto kCountInterval = std::chrono::seconds(2);
 // Of those that have ended: no connection waits that long to be accepted.
 constexpr auto kPidMemory = std::chrono::minutes(10);
 
+// 0: the kernel does not say.
+std::size_t ThreadsOf(pid_t pid) {
+  const std::vector<std::string> stat = ReadProcStat(pid);
+  std::size_t threads = 0;
+  const bool says =
+      stat.size() > kProcStatThreads && absl::SimpleAtoi(stat[kProcStatThreads], &threads);
+  return says ? threads : 0;
+}
+
 }  // namespace
 
 void Engines::Run() {
@@ -73,7 +82,7 @@ void Engines::Refill() {
   std::vector<std::string> arguments;
   {
     const MutexLock lock(mutex_);
-    arguments = EngineArguments(options_.config);
+    arguments = arguments_.For(options_.config);
     const Clock::time_point at = std::max(refill_at_, begun_at_ + kRefillDelay);
     while (!stopping_ && !draining_ && ready_.size() < kReady && Clock::now() >= at) {
       absl::StatusOr<Client> another = MakeLocked();
@@ -105,6 +114,10 @@ void Engines::Refill() {
 void Engines::Look(Watched& watched, Clock::time_point now) {
   EngineClient& engine = *watched.engine;
   if (!watched.spawned) return;
+  // One that stands ready is nobody's.
+  if (engine.begun() && !std::exchange(watched.log_has_user, true)) {
+    logs_->BelongsTo(watched.log, engine.uid(), engine.job_id());
+  }
   EngineProcess& process = *engine.process();
   if (process.Reap()) return;
   if (!engine.why_ended().empty() || now >= watched.kill_at) {
@@ -127,7 +140,6 @@ void Engines::LookAtLife(Watched& watched, Clock::time_point now) {
   EngineClient& engine = *watched.engine;
   // One that stands ready says nothing.
   if (!engine.begun()) return;
-  if (!std::exchange(watched.log_has_user, true)) logs_->BelongsTo(watched.log, engine.uid());
   const EngineClient::Life life = engine.life();
   EngineWatchdog::Sight sight{.heartbeat = life.heartbeat,
                               .activity = life.activity,
@@ -177,11 +189,7 @@ void Engines::LookForUse(Watched& watched, Clock::time_point now) {
 void Engines::CountThreads(Watched& watched, Clock::time_point now) {
   if (now < watched.next_count) return;
   watched.next_count = now + kCountInterval;
-  const std::vector<std::string> stat = ReadProcStat(watched.engine->pid());
-  if (stat.size() <= kProcStatThreads ||
-      !absl::SimpleAtoi(stat[kProcStatThreads], &watched.threads)) {
-    return;
-  }
+  watched.threads = ThreadsOf(watched.engine->pid());
   std::size_t of_user = 0;
   std::size_t most = 0;
   for (const auto& [number, other] : watched_) {
@@ -191,6 +199,10 @@ void Engines::CountThreads(Watched& watched, Clock::time_point now) {
     of_user += other.threads;
     most = std::max(most, other.threads);
   }
+  // These do not end, so whoever has more of them goes for it.
+  for (const Stuck& stuck : stuck_) {
+    if (stuck.engine->uid() == watched.engine->uid()) of_user += stuck.threads;
+  }
   if (of_user <= kMostThreadsOfUser || watched.threads < most) return;
   watched.engine->End(absl::StrCat("has ", watched.threads,
                                    " threads, and its user's engines have ", of_user,
@@ -198,12 +210,17 @@ void Engines::CountThreads(Watched& watched, Clock::time_point now) {
 }
 
 void Engines::ReapStuck() {
-  std::erase_if(stuck_, [this](const Client& engine) {
-    if (!engine->process()->Reap()) return false;
+  std::erase_if(stuck_, [this](Stuck& stuck) {
+    if (!stuck.engine->process()->Reap()) return false;
     const MutexLock lock(mutex_);
-    ForgetPidLocked(engine->pid());
+    ForgetPidLocked(stuck.engine->pid());
+    GiveBack(std::move(stuck.place));
     return true;
   });
+}
+
+void Engines::GiveBack(EngineClient::Place place) {
+  if (place.account != nullptr) place.account->Clear(place.slot->number());
 }
 
 bool Engines::Settle(Watched& watched, Clock::time_point now) {
@@ -227,7 +244,6 @@ bool Engines::Settle(Watched& watched, Clock::time_point now) {
   const std::string last_line = logs_->Finish(watched.log);
   if (!has_ended) {
     engine.End("was killed");  // not as it was told to end
-    stuck_.push_back(watched.engine);
     Bury(watched, absl::StrCat(engine.why_ended(), "; the kernel does not let go of it"));
     return true;
   }
@@ -273,10 +289,12 @@ void Engines::Bury(Watched& watched, const std::string& how) {
   // Nobody waits for the door while we have the lock.
   remains.place.network.reset();
   const MutexLock lock(mutex_);
-  if (remains.place.account != nullptr) remains.place.account->Clear(remains.place.slot->number());
-  remains.place = {};
-  const bool has_gone = engine.process() == nullptr || engine.process()->end().has_value();
-  if (has_gone) ForgetPidLocked(engine.pid());
+  if (engine.process() == nullptr || engine.process()->end().has_value()) {
+    GiveBack(std::move(remains.place));
+    ForgetPidLocked(engine.pid());
+  } else {
+    stuck_.push_back({watched.engine, std::move(remains.place), ThreadsOf(engine.pid())});
+  }
   for (const std::string& token : remains.tokens) tokens_.erase(token);
   serving_.erase(engine.number());
   if (served) {

@@ -3,7 +3,15 @@
 namespace ringd {
 namespace {
 
-// The bytes of the character with which `text` begins; 0: none, or it is not well-formed.
+// What stands in a clean line instead of this character; 0: the character itself.
+char InsteadOf(absl::string_view character) noexcept {
+  const auto lead = static_cast<unsigned char>(character[0]);
+  if (lead >= '\t' && lead <= '\r') return ' ';
+  return IsControl(character) ? '?' : '\0';
+}
+
+}  // namespace
+
 std::size_t BytesOfFirst(absl::string_view text) noexcept {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   if (text.empty()) return 0;
@@ -29,16 +37,11 @@ std::size_t BytesOfFirst(absl::string_view text) noexcept {
   return is_refused ? 0 : bytes;
 }
 
-// What stands in a clean line instead of this character; 0: the character itself.
-char InsteadOf(absl::string_view character) noexcept {
+bool IsControl(absl::string_view character) noexcept {
   const auto lead = static_cast<unsigned char>(character[0]);
-  if (lead >= '\t' && lead <= '\r') return ' ';
-  if (lead < 0x20 || lead == 0x7f) return '?';
-  const bool is_c1 = lead == 0xc2 && static_cast<unsigned char>(character[1]) <= 0x9f;
-  return is_c1 ? '?' : '\0';
+  if (lead < 0x20 || lead == 0x7f) return true;
+  return lead == 0xc2 && static_cast<unsigned char>(character[1]) <= 0x9f;
 }
-
-}  // namespace
 
 absl::string_view CutToLength(absl::string_view text, std::size_t most) noexcept {
   if (text.size() <= most) return text;

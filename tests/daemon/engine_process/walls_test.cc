@@ -125,7 +125,13 @@ struct Folder {
 TEST_CASE("PutUpWalls: what the kernel says of a process behind them") {
   int before = 0;
   std::ifstream("/proc/self/oom_score_adj") >> before;
+  rlimit files{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &files) == 0);
   CHECK(Complaints([&](std::string& out) {
+          rlimit own{};
+          ::getrlimit(RLIMIT_NOFILE, &own);
+          Expect(out, own.rlim_max == files.rlim_max - std::min<rlim_t>(files.rlim_max / 4, 8192),
+                 "descriptors " + std::to_string(own.rlim_max));
           int score = 0;
           std::ifstream("/proc/self/oom_score_adj") >> score;
           Expect(out, score == std::min(before + 100, 1000), "score " + std::to_string(score));

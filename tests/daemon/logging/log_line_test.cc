@@ -35,6 +35,16 @@ TEST_CASE("FormatTextLine: whatever a name holds, the line stays one line and ga
         "2026-11-21T12:00:00.000123Z info    m job=\"x\\x22 rank=0 z=\\x22\"");
 }
 
+TEST_CASE("FormatTextLine: nothing in it is a terminal's command, in whatever encoding") {
+  const std::string payload = PackLogPayload(
+      "\x1b[2J \xc2\x9b"
+      "2J \x9b"
+      "2J \xc3\xa9 \xc3",
+      {});
+  CHECK(FormatTextLine(kTime, "info", payload) ==
+        "2026-11-21T12:00:00.000123Z info    \\x1b[2J \\xc2\\x9b2J \\x9b2J \xc3\xa9 \\xc3");
+}
+
 TEST_CASE("FormatJsonLine: is one JSON object with typed fields, whatever the message holds") {
   const std::string payload = PackLogPayload("say \"hi\" \\ \xff \xc3\xa9",
                                              {.job = "7", .communicator = 4, .generation = 2});
@@ -43,7 +53,7 @@ TEST_CASE("FormatJsonLine: is one JSON object with typed fields, whatever the me
   const nlohmann::json object = nlohmann::json::parse(line);
   CHECK(object["time"] == "2026-11-21T12:00:00.000123Z");
   CHECK(object["level"] == "warning");
-  CHECK(object["message"] == "say \"hi\" \\ \xef\xbf\xbd \xc3\xa9");
+  CHECK(object["message"] == "say \"hi\" \\ \\xff \xc3\xa9");
   CHECK(object["job"] == "7");
   CHECK(object["communicator"] == 4);
   CHECK(object["generation"] == 2);

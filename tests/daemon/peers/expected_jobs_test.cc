@@ -76,6 +76,20 @@ TEST_CASE("ExpectedJobs: a job that is not there yet may still come, also if ano
   CHECK(world.Consider(HelloOf(kAlice, "another")).verdict == DoorVerdict::kUnknownSubject);
 }
 
+TEST_CASE("ExpectedJobs: who waits a thousand times for one job is asked for few of its keys") {
+  World world;
+  std::vector<ExpectationId> bobs;
+  for (int i = 0; i < 1000; ++i) bobs.push_back(world.jobs.Add(JobOf(kBob, std::to_string(i))));
+  world.jobs.Add(JobOf(kAlice, "alice's secret"));
+  const auto keys = [&](uid_t uid) { return world.Consider(HelloOf(uid)).keys; };
+  const DoorKey alices = JobOf(kAlice, "alice's secret").key;
+  CHECK(keys(kAlice).size() == ExpectedJobs::kMostKeysOfUser + 1);
+  CHECK(keys(kAlice).front() == alices);
+  CHECK(keys(kBob).back() == alices);
+  for (const ExpectationId id : bobs) world.jobs.Remove(id);
+  CHECK(keys(kBob) == std::vector{alices});
+}
+
 TEST_CASE("ExpectedJobs: with a secret, a user's number may differ from node to node") {
   World world;
   const ExpectationId job = world.jobs.Add(JobOf(kAlice, "secret"));

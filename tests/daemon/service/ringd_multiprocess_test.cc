@@ -1,8 +1,10 @@
 // ringd as a process: how it starts, what it tells, how it ends.
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -87,6 +89,24 @@ TEST_CASE("ringd: a drain ends when the last trainer has gone, or when drain_tim
     if (leaves) trainer->Reset();
     CHECK(ringd.WaitForExit() == kExitDone);
   }
+}
+
+TEST_CASE("ringd: a drain_timeout that is read amid a drain counts from when that began") {
+  RingdProcess ringd;
+  const std::string config = ringd.file("ringd.toml");
+  std::ofstream(config) << "drain_timeout = 0\n";
+  ringd.Start({"--config", config});
+  REQUIRE(ringd.WaitForNotification("READY=1"));
+  auto trainer = ConnectUnix(ringd.socket(), InSeconds(10));
+  REQUIRE(trainer.ok());
+  REQUIRE(RequestAttach(trainer->get())->code() == absl::StatusCode::kOk);
+  ringd.Signal(SIGTERM);
+  REQUIRE(ringd.WaitForNotification("STOPPING=1"));
+  std::ofstream(config) << "drain_timeout = \"300ms\"\n";
+  ringd.Signal(SIGHUP);
+  CHECK(ringd.WaitForExit() == kExitDone);
+  CHECK_THAT(ringd.log(), Contains("settings taken over: drain_timeout") &&
+                              Contains("drain_timeout has passed"));
 }
 
 TEST_CASE("ringd: a second one on the same socket fails and says so; after a kill it is replaced") {
@@ -209,6 +229,25 @@ TEST_CASE("ringd: SIGHUP tells systemd when it begins and when it has ended") {
   CHECK(ringd.WaitForNotification("RELOADING=1\nMONOTONIC_USEC="));
   CHECK(ringd.WaitForNotification("READY=1\nSTATUS=serving"));
   CHECK_THAT(ringd.log(), Contains("settings taken over: none has changed"));
+}
+
+TEST_CASE("ringd: a log file that can't be reopened is told, and not as reopened") {
+  RingdProcess ringd;
+  const std::string folder = ringd.file("logs");
+  std::filesystem::create_directory(folder);
+  ringd.Start({"--log-file", folder + "/log"});
+  REQUIRE(ringd.WaitForNotification("READY=1"));
+  std::filesystem::rename(folder, folder + ".old");
+  SECTION("its folder has gone") {}
+  SECTION("it is a pipe that nobody reads") {
+    std::filesystem::create_directory(folder);
+    REQUIRE(::mkfifo((folder + "/log").c_str(), 0600) == 0);
+  }
+  ringd.Signal(SIGHUP);
+  CHECK(ringd.WaitForNotification("READY=1\nSTATUS=serving"));
+  const std::string log = ReadWholeFile(folder + ".old/log");
+  CHECK_THAT(log, Contains("can't be reopened, the old one is kept") &&
+                      Contains("SIGHUP: settings taken over: none has changed"));
 }
 
 TEST_CASE("ringd: an idle one uses next to no processor time") {

@@ -41,6 +41,20 @@ TEST_CASE("EngineLogReader: records keep level and fields and gain the engine's 
   CHECK_FALSE(lines[1].contains("job"));
 }
 
+TEST_CASE("EngineLogReader: lines of an engine that has a job are of that job, whatever they say") {
+  const CapturedLog log;
+  EngineLogReader reader(kEngine);
+  LogLimiter of_user(EngineLogReader::kLines, EngineLogReader::kPeriod);
+  reader.BelongsTo("own", &of_user);
+  reader.Take(Record(LogLevel::kError, "it failed", {.job = "another's"}) +
+                  Record(LogLevel::kError, "of no job"),
+              kNow);
+  const auto lines = log.Lines();
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0]["job"] == "own");
+  CHECK_FALSE(lines[1].contains("job"));
+}
+
 TEST_CASE("EngineLogReader: other lines are errors with the mark; empty ones are none") {
   const CapturedLog log;
   EngineLogReader reader(kEngine);
@@ -57,7 +71,7 @@ TEST_CASE("EngineLogReader: last words are UTF-8, whatever was written, and wher
   const CapturedLog log;
   EngineLogReader reader(kEngine);
   reader.Take("\xff boom\n", kNow);
-  CHECK(reader.last_line() == "? boom");
+  CHECK(reader.last_line() == "\\xff boom");
   std::string umlauts = "x";
   while (umlauts.size() < 2000) umlauts += "\u00fc";
   reader.Take(umlauts + "\n", kNow);

@@ -70,28 +70,38 @@ TEST_CASE("EngineProgram: notices that another file has taken its place, or none
 }
 
 TEST_CASE("EngineArguments: the file wall is left out only if nobody else is admitted") {
-  CHECK(EngineArguments({}) == std::vector<std::string>{kOneUserArgument});
+  CHECK(EngineArguments().For({}) == std::vector<std::string>{kOneUserArgument});
   Config config;
   config.allowed_users = {"*"};
-  CHECK(EngineArguments(config).empty());
+  CHECK(EngineArguments().For(config).empty());
   config.allowed_users.clear();
   config.allowed_groups = {"ringd"};
-  CHECK(EngineArguments(config).empty());
+  CHECK(EngineArguments().For(config).empty());
 }
 
 TEST_CASE("EngineArguments: NCCL is told which interfaces carry data") {
   Config config;
   config.data_interfaces = {"eth0", "eth1"};
-  CHECK(EngineArguments(config) ==
+  CHECK(EngineArguments().For(config) ==
         std::vector<std::string>{kNcclInterfacesArgument, "eth0,eth1", kOneUserArgument});
 }
 
 TEST_CASE("EngineArguments: the file wall lets libraries be opened that settings name by a path") {
   Config config;
   config.nccl_library = "/opt/nccl/lib/libnccl.so.2";
-  CHECK(EngineArguments(config) == std::vector<std::string>{kOneUserArgument});
+  CHECK(EngineArguments().For(config) == std::vector<std::string>{kOneUserArgument});
   config.allowed_users = {"*"};
-  CHECK(EngineArguments(config) == std::vector<std::string>{kLibraryArgument, config.nccl_library});
+  CHECK(EngineArguments().For(config) ==
+        std::vector<std::string>{kLibraryArgument, config.nccl_library});
+}
+
+TEST_CASE("EngineArguments: who is admitted no more gets an engine with all walls") {
+  EngineArguments arguments;
+  CHECK(arguments.For({}) == std::vector<std::string>{kOneUserArgument});
+  Config open;
+  open.allowed_users = {"alice"};
+  CHECK(arguments.For(open).empty());
+  CHECK(arguments.For({}).empty());
 }
 
 }  // namespace
