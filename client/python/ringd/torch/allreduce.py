@@ -16,8 +16,8 @@ from ringd.torch.operations import (
     allreduce_spec,
     check_is_tensor,
     check_tensor,
+    finished,
     start,
-    synchronize,
 )
 from ringd.torch.process_set import ProcessSet, communicator_of, global_process_set
 from ringd.torch.uncompiled import uncompiled
@@ -224,7 +224,7 @@ def allreduce(
             name, chosen, prescale_factor, postscale_factor, process_set, False, compressed
         )
     else:
-        reduced = synchronize(
+        reduced = finished(
             _start_one(
                 compressed,
                 name,
@@ -251,7 +251,7 @@ def allreduce_(
 ) -> torch.Tensor:
     """Reduces `tensor` over all ranks in place and returns it. Arguments: as ``allreduce``."""
     chosen = chosen_op(average, op)
-    return synchronize(
+    return finished(
         _start_one(
             tensor, name, chosen, prescale_factor, postscale_factor, process_set, in_place=True, awaited=True
         )
@@ -320,7 +320,7 @@ def grouped_allreduce(
             name, chosen, prescale_factor, postscale_factor, process_set, True, *compressed
         )
     else:
-        reduced = synchronize(
+        reduced = finished(
             grouped_allreduce_async(
                 compressed,
                 name=name,
@@ -347,7 +347,7 @@ def grouped_allreduce_(
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
     """As ``allreduce_`` for several tensors at once. Arguments: as ``grouped_allreduce``."""
-    return synchronize(
+    return finished(
         grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set)
     )
 
@@ -372,10 +372,8 @@ class _AllReduce(torch.autograd.Function):
             handle = _start_one(
                 tensors[0], name, op, prescale, postscale, process_set, in_place=False, awaited=True
             )
-            return (synchronize(handle),)
-        reduced = synchronize(
-            grouped_allreduce_async(tensors, None, name, op, prescale, postscale, process_set)
-        )
+            return (finished(handle),)
+        reduced = finished(grouped_allreduce_async(tensors, None, name, op, prescale, postscale, process_set))
         return tuple(reduced)
 
     @staticmethod

@@ -10,13 +10,23 @@ import torch
 
 from ringd.errors import InvalidArgumentError
 from ringd.torch.job import Communicator, current
-from ringd.torch.operations import Handle, broadcast_spec, check_is_tensor, check_tensor, start, synchronize
+from ringd.torch.operations import (
+    Handle,
+    broadcast_spec,
+    check_is_tensor,
+    check_tensor,
+    checked_root,
+    finished,
+    start,
+)
 from ringd.torch.process_set import ProcessSet, communicator_of, global_process_set
 from ringd.torch.uncompiled import uncompiled
 from ringd.types import CollectiveKind, TensorSpec
 
 # Of a model's tensors: far below the arena's size (arena_bytes), and enough to keep lines busy.
 _IN_FLIGHT_BYTES = 64 << 20
+
+_NOTHING = torch.empty(0, device="cpu")
 
 
 def _full_name(communicator: Communicator, name: str | None) -> str:
@@ -76,9 +86,10 @@ def broadcast(
     process set; ``JobFailedError`` if the job has failed.
     """
     check_is_tensor(tensor, "broadcast", name)
+    root_rank = checked_root(root_rank)
     if torch.is_grad_enabled() and tensor.requires_grad:
         return _Broadcast.apply(tensor, root_rank, name, process_set)
-    return synchronize(broadcast_async(tensor, root_rank, name, process_set))
+    return finished(broadcast_async(tensor, root_rank, name, process_set))
 
 
 @uncompiled
@@ -89,7 +100,7 @@ def broadcast_(
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
     """Writes the root's tensor into every rank's and returns it. Arguments: as ``broadcast``."""
-    return synchronize(broadcast_async_(tensor, root_rank, name, process_set))
+    return finished(broadcast_async_(tensor, root_rank, name, process_set))
 
 
 class _Broadcast(torch.autograd.Function):
@@ -98,7 +109,7 @@ class _Broadcast(torch.autograd.Function):
         ctx: Any, tensor: torch.Tensor, root_rank: int, name: str | None, process_set: ProcessSet
     ) -> torch.Tensor:
         ctx.arguments = (root_rank, name, process_set)
-        return synchronize(broadcast_async(tensor, root_rank, name, process_set))
+        return finished(broadcast_async(tensor, root_rank, name, process_set))
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
@@ -127,8 +138,7 @@ def barrier(process_set: ProcessSet = global_process_set, name: str | None = Non
     # One barrier is as good as another: one name for all of them is learned, and registered once.
     whole_name = "barrier" if name is None else f"barrier.{name}"
     spec = TensorSpec(whole_name, CollectiveKind.BARRIER, 0, communicator=communicator.number)
-    registration = job.registration(spec)
-    job.context.wait(job.context.submit_awaited(registration, 0, 0))
+    finished(start(job, None, [(spec, _NOTHING, _NOTHING)], awaited=True))
 
 
 @uncompiled
@@ -193,11 +203,11 @@ def broadcast_all(named: list[tuple[str, torch.Tensor]], root_rank: int, process
         # The root says which go together: ranks that disagree in a tensor would wait for others.
         ends = torch.tensor(_run_ends([tensor.nbytes for _, tensor, _ in work]), device="cpu")
         spec = broadcast_spec(ends, f"{work[0][0].name}, and others", root_rank, communicator.number)
-        synchronize(start(job, None, [(spec, ends, ends)]))
+        finished(start(job, None, [(spec, ends, ends)]))
         for first, end in itertools.pairwise([0, *sorted(set(ends.tolist()))]):
-            synchronize(start(job, None, work[first:end]))
+            finished(start(job, None, work[first:end]))
     elif work:
-        synchronize(start(job, None, work))
+        finished(start(job, None, work))
 
 
 def _run_ends(sizes: list[int]) -> list[int]:

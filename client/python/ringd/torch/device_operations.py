@@ -50,7 +50,8 @@ class DeviceOperations:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._lock = threading.Lock()
+        # A signal's handler may call finish() amid what another method does under it.
+        self._lock = threading.RLock()
         self._opening = threading.Lock()
         # The GPU that has been opened; or why there is none, so that tensors go by the host.
         self._ordinal: int | None = None

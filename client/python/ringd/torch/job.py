@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from ringd.context import Context
-from ringd.errors import FailedPreconditionError, InvalidArgumentError
+from ringd.errors import FailedPreconditionError, InvalidArgumentError, RingdError
 from ringd.torch import freed_memory, horovod_variables
 from ringd.torch.device_operations import DeviceOperations
 from ringd.torch.gradient_names import GradientNames, operation_name
@@ -77,6 +78,8 @@ class Job:
         self.in_flight: set[Any] = set()
         # Of these, the gradients whose optimizers have gone: the next optimizer looks after them.
         self.left: list[Any] = []
+        # And handles that nobody synchronizes: a call was refused half-way, or interrupted.
+        self.abandoned: list[Any] = []
 
     def registration(self, spec: TensorSpec) -> int:
         """Its number; asks ringd the first time."""
@@ -188,6 +191,16 @@ class Job:
         """Whether an operation of this communicator has not been waited for."""
         return any(entry.communicator == communicator for entry in list(self.in_flight))
 
+    def take_out_abandoned(self) -> None:
+        """Of abandoned handles those whose operations have ended, which gives their memory back."""
+        for handle in list(self.abandoned):
+            if not handle.poll():
+                continue
+            with contextlib.suppress(RingdError):
+                handle.synchronize()
+            with contextlib.suppress(ValueError):
+                self.abandoned.remove(handle)  # another thread may have
+
     def forget(self, communicator: int) -> None:
         """Before it is destroyed, and its registrations with it."""
         with self._lock:
@@ -203,7 +216,7 @@ def _key(spec: TensorSpec) -> tuple[int, str]:
 
 # Held while `_job` changes; not while a context is opened, which may take long, and in which a
 # signal's handler may call shutdown().
-_lock = threading.Lock()
+_lock = threading.RLock()
 _opening = threading.RLock()  # one context at a time
 _job: Job | None = None
 _parents_place: Place | None = None  # when it forked this process
@@ -305,6 +318,7 @@ def shutdown() -> None:
         job.context.close()
         job.in_flight.clear()
         job.left.clear()
+        job.abandoned.clear()
 
 
 def is_initialized() -> bool:
@@ -383,7 +397,7 @@ def _in_forked_child() -> None:
     if _job is not None:
         _parents_place = _job.place
     _job = None
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _opening = threading.RLock()
 
 

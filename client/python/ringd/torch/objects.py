@@ -11,6 +11,7 @@ import torch
 from ringd.errors import InvalidArgumentError
 from ringd.torch.broadcast import broadcast_
 from ringd.torch.job import current
+from ringd.torch.operations import checked_root
 from ringd.torch.process_set import ProcessSet, communicator_of, global_process_set
 from ringd.torch.uncompiled import uncompiled
 
@@ -51,6 +52,7 @@ def broadcast_object(
     process_set: the ranks that take part, the root among them. Default: all.
     """
     job = current()
+    root_rank = checked_root(root_rank)
     communicator = communicator_of(process_set, job)
     names = communicator.automatic_names
     base = names.next("broadcast_object") if name is None else f"broadcast_object.{name}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -118,6 +120,16 @@ def allreduce_spec(
     )
 
 
+def checked_root(root_rank: Any) -> int:
+    """The number that it is; ``InvalidArgumentError`` for text and fractions."""
+    try:
+        return operator.index(root_rank)
+    except TypeError:
+        raise InvalidArgumentError(
+            f"root_rank must be a rank's number, not {root_rank!r} ({type(root_rank).__name__})"
+        ) from None
+
+
 def broadcast_spec(tensor: torch.Tensor, name: str, root_rank: int, communicator: int = 0) -> TensorSpec:
     check_tensor(tensor, name)
     data_type, shape = layout_of(tensor)
@@ -126,7 +138,7 @@ def broadcast_spec(tensor: torch.Tensor, name: str, root_rank: int, communicator
         CollectiveKind.BROADCAST,
         data_type,
         shape=shape,
-        root_rank=int(root_rank),
+        root_rank=checked_root(root_rank),
         communicator=communicator,
     )
 
@@ -148,11 +160,13 @@ class Handle(Generic[Result]):
         "_on_device",
         "_operations",
         "_result",
+        "_unknown",
         "communicator",
     )
 
     def __init__(self, job: Job, result: Result, communicator: int = 0) -> None:
         self.communicator = communicator
+        self._unknown = False  # an interrupt may have hidden the number of an operation
         self._job = job
         self._result = result
         self._operations: list[int] = []
@@ -166,29 +180,44 @@ class Handle(Generic[Result]):
     def submit_on_device(self, registration: int, source: torch.Tensor, destination: torch.Tensor) -> None:
         """Adds an operation in the order of the current stream. Both tensors are dense."""
         device = self._job.device
-        self._on_device.append(device.submit(registration, source, destination, self.communicator))
+        # As in submit.
+        self._kept += (source, destination)
+        try:
+            self._on_device.append(device.submit(registration, source, destination, self.communicator))
+        except RingdError:
+            del self._kept[-2:]
+            raise
+        except BaseException:
+            self._unknown = True
+            raise
 
     def submit(
-        self, registration: int, source: torch.Tensor, destination: torch.Tensor, *, awaited: bool = False
+        self, registration: int, source: torch.Tensor, destination: torch.Tensor, *, alone: bool = False
     ) -> None:
-        """Adds an operation on tensors of the host. Both are dense. `awaited`: ``synchronize``
-        follows at once."""
+        """Adds an operation on tensors of the host. Both are dense. `alone`: it is the only one,
+        and ``synchronize`` follows at once."""
         places = source.data_ptr(), destination.data_ptr()
         # First kept: an interrupt may come between the submission and what is done with its number.
         self._kept += (source, destination)
         context = self._job.context
-        submit = context.submit_awaited if awaited else context.submit
+        submit = context.submit_awaited if alone else context.submit
         try:
-            operation = submit(registration, *places)
+            self._operations.append(submit(registration, *places))
         except RingdError:
             del self._kept[-2:]  # nothing has been submitted
             raise
-        self._operations.append(operation)
+        except BaseException:
+            self._unknown = True
+            raise
 
-    def let_go_if_unused(self) -> None:
-        """If nothing has been submitted, so that nobody will synchronize it."""
+    def abandon(self) -> None:
+        """Nobody will synchronize it: its job takes out what has been submitted when that has
+        ended, and keeps the tensors until then."""
+        self._finish.clear()
         if not (self._operations or self._on_device or self._kept):
             self._job.in_flight.discard(self)
+        elif not self._unknown:
+            self._job.abandoned.append(self)
 
     def afterwards(self, action: Callable[[], None]) -> None:
         """Runs when all operations have succeeded, or their stream waits for them, in the thread
@@ -197,14 +226,16 @@ class Handle(Generic[Result]):
 
     @uncompiled
     def poll(self) -> bool:
-        """Whether ``synchronize`` would return at once."""
+        """Whether ``synchronize`` would return at once; False while another thread is in it."""
         device = self._job.device
         try:
-            return all(self._job.context.test(operation) for operation in list(self._operations)) and all(
+            ended = all(self._job.context.test(operation) for operation in list(self._operations)) and all(
                 device.has_ended(operation) for operation in list(self._on_device)
             )
         except RingdError:
-            return True  # synchronize says what is wrong
+            ended = True  # synchronize says what is wrong
+        # What another thread waits for has been taken out one by one.
+        return ended and not self._lock.locked()
 
     @uncompiled
     def synchronize(self) -> Result:
@@ -244,29 +275,71 @@ def start(
     """Submits all of (description, input, output) as one handle, whose result will be `result`. All
     descriptions name the same communicator.
 
-    `awaited`: it is only one, and ``synchronize`` follows at once. Then this may block for as long
-    as an operation that ranks carry out themselves takes.
+    `awaited`: ``finished`` follows at once. If it is only one, this may block for as long as an
+    operation that ranks carry out themselves takes.
 
     Input and output may be the same tensor. An output that isn't dense is written when the
-    operation has ended.
+    operation has ended; so is one whose memory another one of the call has, too (tied weights):
+    each is reduced from what was there before.
     """
+    if job.abandoned:
+        job.take_out_abandoned()
     for spec, _, destination in work:
         _refuse_expanded(spec.name, destination)
     specs = [job.device.placed(spec, source) for spec, source, _ in work]
     registrations = job.register(specs)
+    copies = {index: dense(work[index][1]).clone() for index in _sharing(work)}
     handle = Handle(job, result, specs[0].communicator if specs else 0)
-    # If one is refused, those before it are on their way: the handle stays with the job and keeps
-    # their memory.
+    alone = awaited and len(work) == 1
+    # If one is refused, those before it are on their way.
     try:
-        for registration, spec, (_, source, destination) in zip(registrations, specs, work, strict=True):
+        for index, (registration, spec) in enumerate(zip(registrations, specs, strict=True)):
+            copy = copies.get(index)
+            _, source, destination = work[index] if copy is None else (spec, copy, copy)
             if spec.memory == Memory.HOST and cuda_streams.is_on_gpu(source):
-                _submit_copy(handle, registration, source, destination, awaited)
+                _submit_copy(handle, registration, source, destination, alone)
             else:
-                _submit(handle, registration, spec.memory, source, destination, awaited)
+                _submit(handle, registration, spec.memory, source, destination, alone)
+            if copy is not None:
+                handle.afterwards(functools.partial(_write_back, work[index][2], copy))
     except BaseException:
-        handle.let_go_if_unused()
+        handle.abandon()
         raise
     return handle
+
+
+def finished(handle: Handle[Result]) -> Result:
+    """``synchronize`` for what gives the program no handle. After an interrupt the job looks after
+    it."""
+    try:
+        return handle.synchronize()
+    except RingdError:
+        raise
+    except BaseException:
+        handle.abandon()
+        raise
+
+
+def _sharing(work: Sequence[tuple[TensorSpec, torch.Tensor, torch.Tensor]]) -> list[int]:
+    """All-reduces of memory that may be another's of these, too; but for one of them."""
+    if len(work) < 2:
+        return []
+    ends = []
+    for index, (spec, source, destination) in enumerate(work):
+        in_place = source is destination and spec.kind == CollectiveKind.ALLREDUCE
+        if in_place and destination.numel() > 0:
+            extents = zip(destination.shape, destination.stride(), strict=True)
+            last = sum((size - 1) * stride for size, stride in extents)
+            begin = destination.data_ptr()
+            ends.append((begin, begin + (last + 1) * destination.element_size(), index))
+    ends.sort()
+    sharing = []
+    reached = 0
+    for begin, end, index in ends:
+        if begin < reached:
+            sharing.append(index)
+        reached = max(reached, end)
+    return sharing
 
 
 def _refuse_expanded(name: str, destination: torch.Tensor) -> None:
@@ -282,10 +355,10 @@ def _refuse_expanded(name: str, destination: torch.Tensor) -> None:
 
 
 def _submit_copy(
-    handle: Handle[Any], registration: int, source: torch.Tensor, destination: torch.Tensor, awaited: bool
+    handle: Handle[Any], registration: int, source: torch.Tensor, destination: torch.Tensor, alone: bool
 ) -> None:
     on_host = dense(cuda_streams.copy_to_host(source))
-    handle.submit(registration, on_host, on_host, awaited=awaited)
+    handle.submit(registration, on_host, on_host, alone=alone)
     handle.afterwards(lambda: _write_back(destination, on_host))
 
 
@@ -295,7 +368,7 @@ def _submit(
     memory: int,
     source: torch.Tensor,
     destination: torch.Tensor,
-    awaited: bool,
+    alone: bool,
 ) -> None:
     in_place = source is destination
     readable = dense(source)
@@ -303,7 +376,7 @@ def _submit(
     if memory == Memory.DEVICE:
         handle.submit_on_device(registration, readable, writable)
     else:
-        handle.submit(registration, readable, writable, awaited=awaited)
+        handle.submit(registration, readable, writable, alone=alone)
     if not in_place:
         return
     if writable.data_ptr() != destination.data_ptr():
@@ -314,7 +387,8 @@ def _submit(
 
 
 def _write_back(destination: torch.Tensor, result: torch.Tensor) -> None:
-    with torch.no_grad():
+    # PyTorch lets inference tensors be written in inference mode alone.
+    with torch.inference_mode() if destination.is_inference() else torch.no_grad():
         destination.detach().copy_(result)
     torch.autograd.graph.increment_version(destination)
 

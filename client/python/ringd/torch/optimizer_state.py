@@ -13,6 +13,7 @@ from ringd.torch import cuda_streams
 from ringd.torch.broadcast import broadcast_all
 from ringd.torch.job import current
 from ringd.torch.objects import broadcast_object
+from ringd.torch.operations import checked_root
 from ringd.torch.process_set import ProcessSet, global_process_set
 from ringd.torch.uncompiled import uncompiled
 
@@ -111,6 +112,7 @@ def broadcast_optimizer_state(
     parameters, than the root's.
     """
     tensors: list[torch.Tensor] = []
+    root_rank = checked_root(root_rank)
     is_root = current().place.rank == root_rank
     skeleton = _without_tensors(optimizer.state_dict(), tensors) if is_root else None
     skeleton = broadcast_object(skeleton, root_rank, "optimizer_state", process_set)

@@ -20,7 +20,7 @@ from ringd.errors import (
 from ringd.torch import gradients_in_flight
 from ringd.torch.digest import digest_of
 from ringd.torch.job import Communicator, Job, current, is_current, is_initialized, known_place, place
-from ringd.torch.operations import allreduce_spec, start, synchronize
+from ringd.torch.operations import allreduce_spec, finished, start
 from ringd.types import ReduceOp
 
 # More ranks than these are not spelt out in messages.
@@ -262,6 +262,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
         if communicator is not None:
             job.device.finish(communicator.number)
             gradients_in_flight.await_left(job, communicator.number)
+        job.take_out_abandoned()
         busy = communicator is not None and job.has_in_flight(communicator.number)
         busy_ranks = _ranks_that(job, busy)
         if busy_ranks:
@@ -354,7 +355,7 @@ def _gathered(job: Job, name: str, own: int) -> list[int]:
     numbers = torch.zeros(job.place.size, dtype=torch.int64, device="cpu")
     numbers[job.place.rank] = own
     spec = allreduce_spec(numbers, name, ReduceOp.SUM, 1.0, 1.0)
-    return synchronize(start(job, numbers, [(spec, numbers, numbers)], awaited=True)).tolist()
+    return finished(start(job, numbers, [(spec, numbers, numbers)], awaited=True)).tolist()
 
 
 def _agree(job: Job, request: str, words: str) -> None:
