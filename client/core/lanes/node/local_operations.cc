@@ -278,19 +278,17 @@ void LocalOperations::EndOthers() {
   int left = std::min<int>(kMostEndedAsleep, static_cast<int>(in_flight()));
   if (left < 2) return;
   bool ended = false;
-  const auto end = [&](const Operation& operation) {
-    ended = EndInOrder(*operation.tensor.load(std::memory_order_relaxed)) || ended;
-  };
   {
     MutexLock lock(mutex_);
     const auto stragglers = table_.stragglers_in_flight();  // copied: they end
     for (const auto& [sequence, straggler] : stragglers) {
-      if (left-- > 0) end(*straggler);
+      if (left-- <= 0) break;
+      ended = EndInOrder(*straggler->tensor.load(std::memory_order_relaxed)) || ended;
     }
     for (std::uint64_t from = FirstAtItsPlace(); from < next_sequence_ && left > 0; ++from) {
       if (!IsInFlight(places_.WordAt(from), from)) continue;
       --left;
-      end(*places_.EntryAt(from));
+      ended = EndInOrder(*places_.EntryAt(from)->tensor.load(std::memory_order_relaxed)) || ended;
     }
   }
   if (ended && waiters() > 1) own_state_.doorbell.Ring();
