@@ -35,13 +35,14 @@ DeviceBucket DeviceLane::MakeBucket(std::span<const TensorMeta* const> metas, in
   }
   bucket.type = bucket.wire_type = first.dtype;
   const std::size_t ranks = options_.ranks.size();
-  bucket.op = DividesItself(first, ranks) ? ReduceOp::kSum : first.op;
+  const bool divides = DividesItself(first, ranks);
+  bucket.op = divides ? ReduceOp::kSum : first.op;
   for (const TensorMeta* const meta : metas) {
     DeviceTensor& tensor = bucket.tensors.emplace_back();
     tensor.count = ElementCount(*meta);
     // What NCCL divides is not part of it.
     const TensorScaling scaling =
-        ScalingOf(meta->dtype, bucket.op == first.op ? ReduceOp::kSum : meta->op, meta->prescale,
+        ScalingOf(meta->dtype, divides ? ReduceOp::kAverage : ReduceOp::kSum, meta->prescale,
                   meta->postscale, static_cast<int>(ranks), /*several_nodes=*/true);
     tensor.prescale = scaling.prescale;
     tensor.result = scaling.result;

@@ -10,8 +10,8 @@ import ringd
 import torch
 from ringd import _ringd
 from ringd.torch import Compression, allreduce_async_, cuda_streams, device_operations
+from ringd.torch import handle as torch_handle
 from ringd.torch import job as job_module
-from ringd.torch import operations as torch_operations
 from ringd.torch.device_operations import DeviceOperations
 from ringd.torch.gradient_slot import GradientSlot
 from ringd.torch.job import Communicator, Job
@@ -73,15 +73,15 @@ def test_a_cuda_tensor_is_reduced_on_the_device_and_in_the_order_of_streams(
     assert context.opened == [(3, device_operations.DEFAULT_SLAB_BYTES)]
     assert context.registered[-1].memory == Memory.DEVICE
     assert context.calls == [("device", 1, address, address, 0x77)]
-    assert not torch_operations.poll(handle)
+    assert not torch_handle.poll(handle)
     streams.current = 0x99
     version = tensor._version
-    assert torch_operations.synchronize(handle) is tensor
+    assert torch_handle.synchronize(handle) is tensor
     # The host has not waited for it.
     assert context.calls[1:] == [("stream_wait", 1, 0x99)]
     assert tensor._version == version + 1
     assert len(streams.kept) == 2
-    assert torch_operations.synchronize(handle) is tensor
+    assert torch_handle.synchronize(handle) is tensor
     # The next one takes it out, once it has ended.
     context.ended.add(1)
     allreduce_async_(tensor, name="x", op=ReduceOp.SUM)
@@ -120,7 +120,7 @@ def test_by_the_host_a_tensor_is_copied_and_gets_its_result(
     assert context.calls == [("host", 1), ("host", 2)]
     assert streams.copied == 2
     handle._kept[0].fill_(7)  # ringd's result
-    assert torch_operations.synchronize(handle).tolist() == [7, 7]
+    assert torch_handle.synchronize(handle).tolist() == [7, 7]
     assert tensor.tolist() == [7, 7]
 
 
@@ -169,7 +169,7 @@ def test_a_failure_that_comes_late_is_raised_by_what_comes_next(
     job: Job, context: FakeContext, streams: Streams
 ) -> None:
     tensor = streams.put(torch.ones(2))
-    torch_operations.synchronize(allreduce_async_(tensor, name="x"))
+    torch_handle.synchronize(allreduce_async_(tensor, name="x"))
     context.ended.add(1)
     context.failed[1] = ringd.JobFailedError("rank 1 was killed")
     with pytest.raises(ringd.JobFailedError, match="rank 1 was killed"):
@@ -186,7 +186,7 @@ def test_a_failure_that_is_known_is_raised_by_synchronize(
     context.failed[1] = ringd.InvalidArgumentError("tensor 'allreduce.x': shapes differ")
     for _ in range(2):
         with pytest.raises(ringd.InvalidArgumentError, match="shapes differ"):
-            torch_operations.synchronize(handle)
+            torch_handle.synchronize(handle)
     assert job.in_flight == set()
 
 
@@ -203,10 +203,10 @@ def test_where_the_slab_is_full_what_has_ended_makes_room(
     context.failed.update(dict.fromkeys(context.in_flight, ringd.InvalidArgumentError("differs")))
     context.ended = set(context.in_flight)
     for handle in handles[:4]:
-        assert torch_operations.poll(handle)
-        torch_operations.synchronize(handle)
+        assert torch_handle.poll(handle)
+        torch_handle.synchronize(handle)
     with pytest.raises(ringd.InvalidArgumentError, match="differs"):
-        torch_operations.synchronize(handles[-1])
+        torch_handle.synchronize(handles[-1])
 
 
 def test_a_tensor_that_the_slab_never_holds_is_refused_with_the_setting(
@@ -226,7 +226,7 @@ def test_a_tensor_that_the_slab_never_holds_is_refused_with_the_setting(
 
 def test_finish_waits_for_what_streams_wait_for(job: Job, context: FakeContext, streams: Streams) -> None:
     tensor = streams.put(torch.ones(2))
-    torch_operations.synchronize(allreduce_async_(tensor, name="x"))
+    torch_handle.synchronize(allreduce_async_(tensor, name="x"))
     allreduce_async_(tensor, name="y")
     job.device.finish(communicator=4)
     assert ("wait", 1) not in context.calls

@@ -13,6 +13,7 @@ import ringd.torch as hvd
 import torch
 from ringd.torch import cuda_streams
 from ringd.torch import job as jobs
+from ringd.torch.handle import take_out_abandoned
 
 from tests.client.python.doubling_account import Account
 
@@ -124,7 +125,7 @@ def test_a_call_that_was_interrupted_is_taken_out_once_it_has_ended(
                 call()
     assert len(job.in_flight) == 2
     account.ended = True
-    job.take_out_abandoned()
+    take_out_abandoned(job)
     assert not job.in_flight
 
 
@@ -139,7 +140,7 @@ def test_of_one_that_the_program_holds_an_interrupt_leaves_the_wait_to_it(
         patch.setattr(account, "wait_all", wait_all)
         with pytest.raises(KeyboardInterrupt):
             hvd.synchronize(handle)
-    jobs.current().take_out_abandoned()
+    take_out_abandoned(jobs.current())
     assert jobs.current().has_in_flight(0)
     assert hvd.synchronize(handle).tolist() == [2.0]
 

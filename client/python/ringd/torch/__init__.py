@@ -59,6 +59,7 @@ from ringd.torch.broadcast import (
     broadcast_parameters,
 )
 from ringd.torch.compression import Compression
+from ringd.torch.handle import Handle, poll, synchronize
 from ringd.torch.horovod_interface import (
     ccl_built,
     cuda_built,
@@ -84,7 +85,6 @@ from ringd.torch.job import (
     size,
 )
 from ringd.torch.objects import broadcast_object
-from ringd.torch.operations import Handle, poll, synchronize
 from ringd.torch.optimizer import DistributedOptimizer
 from ringd.torch.optimizer_state import broadcast_optimizer_state
 from ringd.torch.process_set import (

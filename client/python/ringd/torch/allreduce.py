@@ -9,16 +9,9 @@ import torch
 
 from ringd.errors import InvalidArgumentError
 from ringd.torch.compression import Compression, Compressor
+from ringd.torch.handle import Handle, Result, finished
 from ringd.torch.job import Communicator, Job, current
-from ringd.torch.operations import (
-    Handle,
-    Result,
-    allreduce_spec,
-    check_is_tensor,
-    check_tensor,
-    finished,
-    start,
-)
+from ringd.torch.operations import allreduce_spec, check_is_tensor, check_tensor, start
 from ringd.torch.process_set import ProcessSet, communicator_of, global_process_set
 from ringd.torch.uncompiled import uncompiled
 from ringd.types import ReduceOp

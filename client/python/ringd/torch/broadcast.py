@@ -9,16 +9,9 @@ from typing import Any
 import torch
 
 from ringd.errors import InvalidArgumentError
+from ringd.torch.handle import Handle, finished
 from ringd.torch.job import Communicator, current
-from ringd.torch.operations import (
-    Handle,
-    broadcast_spec,
-    check_is_tensor,
-    check_tensor,
-    checked_root,
-    finished,
-    start,
-)
+from ringd.torch.operations import broadcast_spec, check_is_tensor, check_tensor, checked_root, start
 from ringd.torch.process_set import ProcessSet, communicator_of, global_process_set
 from ringd.torch.uncompiled import uncompiled
 from ringd.types import CollectiveKind, TensorSpec

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from ringd.context import Context
-from ringd.errors import FailedPreconditionError, InvalidArgumentError, RingdError
+from ringd.errors import FailedPreconditionError, InvalidArgumentError
 from ringd.torch import freed_memory, horovod_variables
 from ringd.torch.device_operations import DeviceOperations
 from ringd.torch.gradient_names import GradientNames, operation_name
@@ -190,16 +189,6 @@ class Job:
     def has_in_flight(self, communicator: int) -> bool:
         """Whether an operation of this communicator has not been waited for."""
         return any(entry.communicator == communicator for entry in list(self.in_flight))
-
-    def take_out_abandoned(self) -> None:
-        """Of abandoned handles those whose operations have ended, which gives their memory back."""
-        for handle in list(self.abandoned):
-            if not handle.poll():
-                continue
-            with contextlib.suppress(RingdError):
-                handle.synchronize()
-            with contextlib.suppress(ValueError):
-                self.abandoned.remove(handle)  # another thread may have
 
     def forget(self, communicator: int) -> None:
         """Before it is destroyed, and its registrations with it."""

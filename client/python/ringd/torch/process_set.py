@@ -19,8 +19,9 @@ from ringd.errors import (
 )
 from ringd.torch import gradients_in_flight
 from ringd.torch.digest import digest_of
+from ringd.torch.handle import finished, take_out_abandoned
 from ringd.torch.job import Communicator, Job, current, is_current, is_initialized, known_place, place
-from ringd.torch.operations import allreduce_spec, finished, start
+from ringd.torch.operations import allreduce_spec, start
 from ringd.types import ReduceOp
 
 # More ranks than these are not spelt out in messages.
@@ -262,7 +263,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
         if communicator is not None:
             job.device.finish(communicator.number)
             gradients_in_flight.await_left(job, communicator.number)
-        job.take_out_abandoned()
+        take_out_abandoned(job)
         busy = communicator is not None and job.has_in_flight(communicator.number)
         busy_ranks = _ranks_that(job, busy)
         if busy_ranks:

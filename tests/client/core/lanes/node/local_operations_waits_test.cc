@@ -46,16 +46,21 @@ TEST_CASE("LocalOperations: a sleeping waiter is woken by the rank that comes la
   CHECK(done);
 }
 
+// So that neither rank has room for another one of this tensor.
+void FillRoom(LocalJob& job, Floats& tensor) {
+  for (int i = 0; i < 4; ++i) {
+    for (const std::size_t member : {0, 1})
+      Submit(job[member], tensor.registration, job[member].At(0));
+  }
+}
+
 // Each rank submits in an order of its own.
 TEST_CASE("LocalOperations: a rank that waits ends what another one waits for room for") {
   LocalJob job(2);
   const std::uint64_t count = GENERATE(1, 5000);
   Floats often(0, 0, count);
   Floats awaited(1, 1, count);
-  for (int i = 0; i < 4; ++i) {
-    for (const std::size_t member : {0, 1})
-      Submit(job[member], often.registration, job[member].At(0));
-  }
+  FillRoom(job, often);
   const std::uint64_t sequence = Submit(job[1], awaited.registration, job[1].At(1 << 20));
   std::atomic<bool> done{false};
   std::thread waiter(
@@ -77,10 +82,7 @@ TEST_CASE("LocalOperations: a rank that waits ends what it did not wait for long
   Floats often(0, 0, count);
   Floats other(1, 1, 1);
   Floats awaited(2, 2, count);
-  for (int i = 0; i < 4; ++i) {
-    for (const std::size_t member : {0, 1})
-      Submit(job[member], often.registration, job[member].At(0));
-  }
+  FillRoom(job, often);
   float value[2] = {1, 2};
   for (std::uint32_t i = 0; i < 2 * kCapacity; ++i) {
     const std::uint64_t mine = Submit(job[0], other.registration, &value[0]);
