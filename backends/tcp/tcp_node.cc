@@ -83,21 +83,30 @@ TcpRemote& TcpNode::RemoteAt(const std::string& address) {
 }
 
 std::size_t TcpNode::Progress() noexcept {
-  std::size_t work = poller_.Poll();
+  std::size_t work = Receive();
   if (std::exchange(sockets_bell_.rung, false)) TakeSockets();
   if (std::exchange(timer_bell_.rung, false)) {
     std::uint64_t expirations = 0;
     [[maybe_unused]] const ssize_t got = ::read(timer_.get(), &expirations, sizeof(expirations));
   }
-  poller_.ForEachReady([&work](TcpConnection& connection) {
-    ++work;
-    connection.HandleReady();
-  });
   if (some_failed_) ReportFailures();
   Tick();
   work += busy_.Advance();
   // What the communicators have handed over by now takes its turn.
   for (auto& [address, remote] : remotes_) work += remote->Advance();
+  return work;
+}
+
+std::size_t TcpNode::Receive() noexcept {
+  std::size_t work = 0;
+  for (int round = 0; round < kMostRounds; ++round) {
+    work += poller_.Poll();
+    poller_.ForEachReady([&work](TcpConnection& connection) {
+      ++work;
+      connection.HandleReady();
+    });
+    if (!poller_.has_ready()) break;
+  }
   return work;
 }
 

@@ -232,6 +232,29 @@ TEST_CASE("TCP: closing a communicator does not wait for a node that does not re
   AddOnBothNodes(world, 0);
 }
 
+TEST_CASE("TCP: what has come is read before more is sent, 4 MiB of a connection at most") {
+  BackendWorld world(BackendKind::kTcp, 2);
+  Victim victim(world);
+  const auto received = [&] {
+    const auto neighbours = victim.communicator->Statistics().neighbours;
+    return neighbours.empty() ? 0 : neighbours[0].messages_received;
+  };
+  // Of an operation that is not posted: they are kept for it.
+  const std::vector<std::byte> payload(kMaxPayloadBytes);
+  const std::uint32_t count = GENERATE(8u, 40u);
+  const RawPeer& peer = *victim.peers[1];
+  for (std::uint32_t i = 0; i < count; ++i) {
+    peer.Send(peer.Head(MessageType::kData, i, static_cast<std::uint32_t>(payload.size())),
+              payload);
+  }
+  world.transport(0).Progress();
+  // The kernel may not have taken in more than some of it yet.
+  CHECK(received() >= 8);
+  CHECK(received() <= 33);
+  CHECK(world.RunUntil([&] { return received() == count; }));
+  CHECK(victim.communicator->health().ok());
+}
+
 TEST_CASE("TCP: a node that can't be reached is named with its address") {
   BackendWorld world(BackendKind::kTcp, 2);
   CommunicatorSpec spec = world.SpecOf(GENERATE(0, 1), kWireId);
