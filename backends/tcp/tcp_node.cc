@@ -99,15 +99,20 @@ std::size_t TcpNode::Progress() noexcept {
 
 std::size_t TcpNode::Receive() noexcept {
   std::size_t work = 0;
-  for (int round = 0; round < kMostRounds; ++round) {
+  std::size_t turns = 0;
+  do {
     work += poller_.Poll();
-    poller_.ForEachReady([&work](TcpConnection& connection) {
-      ++work;
+    poller_.ForEachReady([&turns](TcpConnection& connection) {
+      ++turns;
       connection.HandleReady();
     });
-    if (!poller_.has_ready()) break;
-  }
-  return work;
+  } while (poller_.has_ready() && turns < kMostTurns && !SharesAWay());
+  return work + turns;
+}
+
+bool TcpNode::SharesAWay() const noexcept {
+  return std::any_of(remotes_.begin(), remotes_.end(),
+                     [](const auto& entry) { return entry.second->is_shared(); });
 }
 
 void TcpNode::TakeSockets() noexcept {

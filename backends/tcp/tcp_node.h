@@ -74,17 +74,20 @@ class TcpNode final : public Transport {
     void OnEvents(std::uint32_t /*events*/) noexcept override { rung = true; }
   };
 
-  // Before anything but answers is sent, a connection is read so many times, 4 MiB in all. Whoever
-  // sends more than he reads fills the neighbour's queue and his own: what is read there has left
-  // the caches, and one node is done long before the other, for which it waits.
-  static constexpr int kMostRounds = 16;
+  // Turns of connections in which they are read before more is sent than answers what came: 4 MiB.
+  // Whoever sends more than he reads fills the neighbour's queue and his own: what is read there
+  // has left the caches, and one node is done long before the other, for which it waits.
+  static constexpr std::size_t kMostTurns = 16;
 
   TcpNode(std::unique_ptr<WireSockets> sockets, int bulk_streams,
           CongestionControl congestion_control, LineShares* line_shares);
   absl::Status Listen();
 
-  // Handles what has come, all of it or kMostRounds connections' turns; returns the amount of work.
+  // Handles what has come, all of it or a turn of each connection and kMostTurns in all; returns
+  // the amount of work. Where communicators or jobs share the way to a node it is one turn of each:
+  // who sends next there is decided in between.
   std::size_t Receive() noexcept;
+  bool SharesAWay() const noexcept;
   void TakeSockets() noexcept;
   void ReportFailures() noexcept;
   std::optional<Clock::time_point> Deadline() const noexcept;

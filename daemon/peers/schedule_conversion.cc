@@ -17,7 +17,6 @@ namespace {
 // The same as what is accepted at registration.
 constexpr std::size_t kMaxNameBytes = 512;
 constexpr int kMaxDimensions = 32;
-constexpr std::uint64_t kMaxTensorBytes = std::uint64_t{1} << 62;
 
 absl::Status Malformed(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("malformed message from another ringd: ", what));
@@ -142,22 +141,6 @@ struct CoordinatorMessageWriter {
 
 // ---- from the wire
 // -------------------------------------------------------------------------------
-
-absl::Status CheckShape(const TensorMeta& meta) {
-  std::uint64_t bytes = SizeOf(meta.dtype);
-  bool empty = false;
-  bool overflows = false;
-  for (const std::int64_t extent : meta.shape) {
-    if (extent < 0) return Malformed(absl::StrCat("a dimension of ", extent));
-    empty = empty || extent == 0;
-    overflows = overflows ||
-                __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes) ||
-                bytes > kMaxTensorBytes;
-  }
-  // Without elements it is a tensor, whatever its other dimensions multiply to.
-  if (overflows && !empty) return Malformed("a tensor of more than 2^62 bytes");
-  return absl::OkStatus();
-}
 
 absl::StatusOr<ReadyTensor> Read(const v1::ReadyTensor& tensor) {
   if (absl::Status status = CheckName(tensor.name()); !status.ok()) return status;
@@ -321,7 +304,9 @@ absl::StatusOr<TensorMeta> FromProto(const v1::TensorMeta& meta) {
   result.prescale = meta.prescale();
   result.postscale = meta.postscale();
   result.root_rank = Rank(meta.root_rank());
-  if (absl::Status status = CheckShape(result); !status.ok()) return status;
+  if (const std::string problem = ProblemOfShape(result); !problem.empty()) {
+    return Malformed(absl::StrCat("a tensor with ", problem));
+  }
   result.parts.assign(meta.parts().begin(), meta.parts().end());
   if (!PartsFit(result)) return Malformed("parts that do not make up the tensor");
   if (meta.place() >= kTensorPlaceCount) {

@@ -60,24 +60,12 @@ absl::StatusOr<Registration> CheckDescription(const v1::TensorDescription& descr
     return Wrong(description, absl::StrCat(description.shape_size(), " dimensions, ",
                                            kMaxDimensions, " are allowed"));
   }
-  std::uint64_t bytes = SizeOf(result.meta.dtype);
-  bool empty = false;
-  bool overflows = false;
-  for (const std::int64_t extent : description.shape()) {
-    if (extent < 0) return Wrong(description, absl::StrCat("a dimension of ", extent));
-    empty = empty || extent == 0;
-    overflows =
-        overflows || __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes);
-    result.meta.shape.push_back(extent);
+  result.meta.shape.assign(description.shape().begin(), description.shape().end());
+  if (const std::string problem = ProblemOfShape(result.meta); !problem.empty()) {
+    return Wrong(description, problem);
   }
-  // Without elements it is a tensor, whatever its other dimensions multiply to.
-  if (!TraitsOf(result.meta.kind).moves_data || empty) {
-    bytes = 0;
-  } else if (overflows || bytes > (std::uint64_t{1} << 62)) {
-    return Wrong(description, "more than 2^62 bytes");
-  }
-  result.bytes = result.source_bytes = result.destination_bytes = bytes;
-  result.element_count = bytes / SizeOf(result.meta.dtype);
+  result.bytes = result.source_bytes = result.destination_bytes = ByteCount(result.meta);
+  result.element_count = result.bytes / SizeOf(result.meta.dtype);
   result.meta.prescale = description.prescale() == 0 ? 1.0 : description.prescale();
   result.meta.postscale = description.postscale() == 0 ? 1.0 : description.postscale();
   if (!std::isfinite(result.meta.prescale) || !std::isfinite(result.meta.postscale)) {

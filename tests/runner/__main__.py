@@ -175,7 +175,7 @@ def main(root: Path, arguments: Sequence[str]) -> int:
     if options.list or options.repeat:
         for outcome in selection.broken:
             print(f"tests/run: {outcome.name}:", file=sys.stderr)
-            print_log(outcome.log)
+            print_log(outcome.log, stream=sys.stderr)
         if options.list:
             print("\n".join(selection.names))
         elif selection.broken:

@@ -3,6 +3,7 @@ tells."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -79,7 +80,8 @@ def run(
                     report.add(outcome)
             except BaseException:
                 process.terminate()
-                process.wait(60)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(60)
                 raise
     report.fail_missing(selected, "did not build or run:\n" + _errors(log))
 

@@ -56,7 +56,8 @@ def test_neither_a_list_nor_a_loop_leaves_out_what_is_broken(
 
     assert main(tree, ["--only", "test_sample", *arguments]) == 1
     printed = capsys.readouterr()
-    assert "a comma is missing" in printed.out
+    assert "a comma is missing" in printed.err
+    assert "a comma is missing" not in printed.out  # names, which a program may read
     assert "C++ tests" in printed.err
 
 

@@ -6,7 +6,7 @@ import enum
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TextIO
 
 LOG_LINES_SHOWN = 150
 # Once more at the end, where someone who sees the end of the output alone looks.
@@ -56,14 +56,14 @@ class OutcomeSink(Protocol):
         """Counts those of `names` as failed whose outcome never came."""
 
 
-def print_log(log: str, most: int = LOG_LINES_SHOWN) -> None:
-    """The end of a test's log, indented."""
+def print_log(log: str, most: int = LOG_LINES_SHOWN, stream: TextIO | None = None) -> None:
+    """The end of a test's log, indented; on standard output, or on `stream`."""
     lines = log.rstrip().splitlines()
     if len(lines) > most:
-        print(f"    ... {len(lines) - most} lines before")
+        print(f"    ... {len(lines) - most} lines before", file=stream)
     for line in lines[-most:]:
-        print(f"    {line}")
-    sys.stdout.flush()
+        print(f"    {line}", file=stream)
+    (stream or sys.stdout).flush()
 
 
 class Report:

@@ -14,6 +14,7 @@
 #include "client/core/tensors/submission_count.h"
 #include "client/core/tensors/tensor_description.h"
 #include "client/ringd.h"
+#include "proto/base/cache_line.h"
 #include "proto/base/mutex.h"
 
 namespace ringd::client {
@@ -28,26 +29,28 @@ struct LaneUse {
   std::uint32_t communicator = 0;  // ringd's number
 };
 
+// What each submission reads comes first.
+//
 // Ownership: Registrations. Immutable after creation but for the number and submissions.
-struct Registration {
+struct alignas(kCacheLineBytes) Registration {
   std::atomic<ringd_registration> number{0};  // 0: it has been removed
-  TensorDescription description;
-  RegisteredNumbers numbers;
-  LaneUse lane;
-  // Whose it is, if it describes an operation that is matched by order, and goes with that.
-  OrderedDescriptions* ordered = nullptr;
-  // Copied out of the description, for the hot path.
+  // Copied out of the description.
+  std::uint32_t element_bytes = 1;
   std::uint64_t bytes = 0;
   std::uint64_t element_count = 0;
-  std::uint32_t element_bytes = 1;
+  LaneUse lane;
+  RegisteredNumbers numbers;
   bool sends = true;       // this rank's source is read
   bool receives = true;    // this rank's destination is written
   bool is_scaled = false;  // it is matched by order, and its scales go with each submission
-  // The description's, in the rank exchange; the same at all ranks.
-  std::uint64_t signature = 0;
   // Of jobs that have a rank exchange. All descriptions of one name share it: it must not begin
   // again when one of them is removed and comes again, since at other ranks it may not.
   std::shared_ptr<SubmissionCount> submissions = std::make_shared<SubmissionCount>();
+  // Whose it is, if it describes an operation that is matched by order, and goes with that.
+  OrderedDescriptions* ordered = nullptr;
+  // The description's, in the rank exchange; the same at all ranks.
+  std::uint64_t signature = 0;
+  TensorDescription description;
 };
 
 // Numbers registrations 1, 2, ... in the order in which they became known, and finds them by number

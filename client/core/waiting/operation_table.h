@@ -2,6 +2,7 @@
 #ifndef RINGD_CLIENT_CORE_WAITING_OPERATION_TABLE_H_
 #define RINGD_CLIENT_CORE_WAITING_OPERATION_TABLE_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -36,6 +37,12 @@ class OperationPlaces : private OperationWords {
   explicit OperationPlaces(std::uint32_t capacity) : words_(capacity), entries_(capacity) {}
 
   std::size_t capacity() const noexcept { return words_.size(); }
+
+  // The first one that may be at its place when `next` is the next new number: those in flight
+  // before it are stragglers.
+  std::uint64_t FirstOf(std::uint64_t next) const noexcept {
+    return next - std::min<std::uint64_t>(next, capacity());
+  }
 
   // The word of the latest operation that has this place. Words stand side by side, so that whoever
   // takes a step's operations out touches few cache lines.

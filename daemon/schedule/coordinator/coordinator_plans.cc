@@ -192,7 +192,11 @@ bool Coordinator::Impl::ReplanIfBetter(const LeastGain& least) {
     Replan();
     return true;
   }
-  if (rejoins_left_ == 0) return false;
+  // Those that were executed differently often were kept apart.
+  const bool all_alike = std::all_of(
+      tensors.begin(), tensors.end(),
+      [&](const LearnedTensor& tensor) { return tensor.executed == tensors.front().executed; });
+  if (rejoins_left_ == 0 || all_alike) return false;
   for (LearnedTensor& tensor : tensors) tensor.executed = 0;
   if (!is_better(tensors)) return false;
   --rejoins_left_;

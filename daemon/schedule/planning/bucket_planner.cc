@@ -23,7 +23,8 @@ constexpr double kJoiningMargin = 2;
 // A bucket is worth its fixed cost (messages, overhead) when it costs this many times as much.
 constexpr int kWorthwhile = 10;
 
-// The search is quadratic in the number of pieces; more tensors than this are paired up before.
+// The search is quadratic in the number of pieces, and the engine waits for it: some 3 ms for so
+// many. More tensors than this are put together before.
 constexpr std::size_t kMaxPieces = 512;
 
 // Consecutive tensors of one class that the search does not take apart.
@@ -65,8 +66,10 @@ std::vector<Piece> CutIntoPieces(const std::vector<PlanTensor>& tensors,
                                  const std::vector<std::size_t>& segments,
                                  const ClassifiedTensors& members, std::size_t max_bytes) {
   const bool all_apart = members.tensors.size() <= kMaxPieces;
-  const std::size_t piece_bytes = all_apart ? 0 : members.bytes / kMaxPieces;
-  const std::size_t piece_count = all_apart ? 1 : members.tensors.size() / kMaxPieces + 1;
+  // Two neighbouring pieces have more than one of these together, so there are fewer than twice
+  // kMaxPieces, and mostly half of it, but for barriers.
+  const std::size_t piece_bytes = all_apart ? 0 : 2 * members.bytes / kMaxPieces;
+  const std::size_t piece_count = all_apart ? 1 : 2 * members.tensors.size() / kMaxPieces;
   std::vector<Piece> pieces;
   for (std::size_t position : members.tensors) {
     const PlanTensor& tensor = tensors[position];
@@ -138,44 +141,85 @@ std::vector<Range> BestRanges(const std::vector<Piece>& pieces, const std::vecto
   return ranges;
 }
 
-nanoseconds End(const std::vector<Range>& ranges, const LinkModel& link) {
-  nanoseconds end{0};
-  for (const Range& range : ranges) {
-    end = std::max(end, range.ready) + link.AllReduceTime(range.bytes);
-  }
-  return end;
-}
-
 bool IsSmall(const Range& range, const LinkModel& link) {
   return link.AllReduceTime(range.bytes) < link.AllReduceTime(0) * kWorthwhile;
 }
 
+// What a row of ranges makes of the moment from which the link is theirs: it ends at `alone` (what
+// the tensors' readiness allows) or, if that is later, `busy` after that moment.
+struct Remainder {
+  nanoseconds alone{0};
+  nanoseconds busy{0};
+
+  nanoseconds EndAfter(nanoseconds begin) const noexcept { return std::max(alone, begin + busy); }
+};
+
+// By position: of that range and those after it; the last one is of none.
+std::vector<Remainder> Remainders(const std::vector<Range>& ranges, const LinkModel& link) {
+  std::vector<Remainder> remainders(ranges.size() + 1);
+  for (std::size_t i = ranges.size(); i-- > 0;) {
+    const nanoseconds time = link.AllReduceTime(ranges[i].bytes);
+    remainders[i] = {remainders[i + 1].EndAfter(ranges[i].ready + time),
+                     remainders[i + 1].busy + time};
+  }
+  return remainders;
+}
+
+// Judges whether two neighbours may be joined: when the row would end.
+class JoinCost {
+ public:
+  JoinCost(const std::vector<Range>& ranges, const LinkModel& link)
+      : link_(link),
+        remainders_(Remainders(ranges, link)),
+        latest_end_(remainders_[0].EndAfter(nanoseconds(0)) + link.operation_overhead) {}
+
+  // `joined` in place of two: of those after them `rest` is the first.
+  bool Allows(const Range& joined, std::size_t rest) const noexcept {
+    return remainders_[rest].EndAfter(After(joined)) <= latest_end_;
+  }
+  // `range` stays as it is; what is judged from now on comes after it.
+  void Pass(const Range& range) noexcept { passed_ = After(range); }
+
+ private:
+  nanoseconds After(const Range& range) const noexcept {
+    return std::max(passed_, range.ready) + link_.AllReduceTime(range.bytes);
+  }
+
+  const LinkModel& link_;
+  const std::vector<Remainder> remainders_;
+  const nanoseconds latest_end_;
+  nanoseconds passed_{0};  // when those that were passed have ended
+};
+
 // Joins neighbours whose fixed cost is much of their cost, where that delays the end by less than
 // all these operations cost a processor, which the model does not see, even if the link
 // disappoints. The search has no reason to: it ends each prefix as early as it can, needed or not.
-void JoinSmall(const std::vector<Piece>& pieces, const LinkModel& link, std::size_t max_bytes,
-               std::vector<Range>& ranges) {
+std::vector<Range> JoinSmall(const std::vector<Piece>& pieces, const LinkModel& link,
+                             std::size_t max_bytes, const std::vector<Range>& ranges) {
+  std::vector<Range> joined_ranges;
+  if (ranges.empty()) return joined_ranges;
   LinkModel slow = link;
   slow.bytes_per_second /= kJoiningMargin;
-  const nanoseconds latest_end = End(ranges, link) + link.operation_overhead;
-  const nanoseconds latest_slow_end = End(ranges, slow) + link.operation_overhead;
-  for (std::size_t i = 0; i + 1 < ranges.size();) {
-    const Range& left = ranges[i];
-    const Range& right = ranges[i + 1];
+  JoinCost cost(ranges, link);
+  JoinCost slow_cost(ranges, slow);
+  Range left = ranges.front();
+  for (std::size_t i = 1; i < ranges.size(); ++i) {
+    const Range& right = ranges[i];
     const Range joined{std::max(left.ready, right.ready), left.bytes + right.bytes, left.begin,
                        right.end};
     if (pieces[left.begin].segment == pieces[right.begin].segment && joined.bytes <= max_bytes &&
-        (IsSmall(left, link) || IsSmall(right, link))) {
-      std::vector<Range> fewer = ranges;
-      fewer[i] = joined;
-      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-      if (End(fewer, link) <= latest_end && End(fewer, slow) <= latest_slow_end) {
-        ranges = std::move(fewer);
-        continue;
-      }
+        (IsSmall(left, link) || IsSmall(right, link)) && cost.Allows(joined, i + 1) &&
+        slow_cost.Allows(joined, i + 1)) {
+      left = joined;
+      continue;
     }
-    ++i;
+    cost.Pass(left);
+    slow_cost.Pass(left);
+    joined_ranges.push_back(left);
+    left = right;
   }
+  joined_ranges.push_back(left);
+  return joined_ranges;
 }
 
 void AppendBuckets(const std::vector<Piece>& pieces, const std::vector<Range>& ranges,
@@ -219,9 +263,9 @@ BucketPlan CostModelPlanner::Plan(const std::vector<PlanTensor>& tensors,
         all_bytes == 0 ? 1.0 : static_cast<double>(members.bytes) / static_cast<double>(all_bytes);
     share.bytes_per_second = link.bytes_per_second * std::max(part, 1e-6) / kPlanningMargin;
     const std::vector<Piece> pieces = CutIntoPieces(tensors, segments, members, max_bucket_bytes_);
-    std::vector<Range> ranges = BestRanges(pieces, BestPrefixes(pieces, share, max_bucket_bytes_));
-    JoinSmall(pieces, share, max_bucket_bytes_, ranges);
-    AppendBuckets(pieces, ranges, plan);
+    const std::vector<Range> ranges =
+        BestRanges(pieces, BestPrefixes(pieces, share, max_bucket_bytes_));
+    AppendBuckets(pieces, JoinSmall(pieces, share, max_bucket_bytes_, ranges), plan);
   }
   SortByReadiness(tensors, plan);
   return plan;

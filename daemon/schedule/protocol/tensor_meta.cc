@@ -10,6 +10,8 @@
 namespace ringd {
 namespace {
 
+constexpr std::uint64_t kMaxTensorBytes = std::uint64_t{1} << 62;
+
 // Which fields a description has to mention because the reports disagree on them.
 struct Differences {
   bool kind = false;
@@ -82,6 +84,20 @@ std::size_t BytesOf(const TensorMeta& meta, Extent extent, Rank rank) noexcept {
 }
 
 }  // namespace
+
+std::string ProblemOfShape(const TensorMeta& meta) {
+  std::uint64_t bytes = SizeOf(meta.dtype);
+  bool empty = false;
+  bool overflows = false;
+  for (const std::int64_t extent : meta.shape) {
+    if (extent < 0) return absl::StrCat("a dimension of ", extent);
+    empty = empty || extent == 0;
+    overflows = overflows ||
+                __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes) ||
+                bytes > kMaxTensorBytes;
+  }
+  return overflows && !empty ? "more than 2^62 bytes" : "";
+}
 
 std::size_t ElementCount(const TensorMeta& meta) noexcept {
   std::size_t count = 1;

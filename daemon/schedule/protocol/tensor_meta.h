@@ -39,8 +39,11 @@ struct RankMeta {
   friend bool operator==(const RankMeta&, const RankMeta&) = default;
 };
 
-// Product of the dimensions (1 for a scalar). Dimensions are not negative and were checked for
-// overflow when the tensor was registered.
+// What is wrong with its dimensions, in a few words: one is negative, or they have more than 2^62
+// bytes. Empty: nothing. Without elements it is a tensor, whatever the others multiply to.
+std::string ProblemOfShape(const TensorMeta& meta);
+
+// Product of the dimensions (1 for a scalar). Requirement of all below: ProblemOfShape is empty.
 std::size_t ElementCount(const TensorMeta& meta) noexcept;
 
 // Bytes of the whole tensor: 0 for a barrier.

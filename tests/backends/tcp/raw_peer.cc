@@ -1,15 +1,20 @@
 #include "tests/backends/tcp/raw_peer.h"
 
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <catch2/catch.hpp>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
+#include "proto/base/clock.h"
 #include "tests/backends/tcp/loopback_sockets.h"
 
 namespace ringd {
@@ -54,6 +59,16 @@ void RawPeer::Send(const FrameHead& head, std::span<const std::byte> payload) co
   if (!payload.empty()) std::memcpy(&bytes[sizeof(head)], payload.data(), payload.size());
   const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   REQUIRE(sent == static_cast<ssize_t>(bytes.size()));
+}
+
+bool RawPeer::AllHasArrived() const {
+  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(1);
+  int unacknowledged = 1;
+  while (unacknowledged > 0 && Clock::now() < deadline) {
+    REQUIRE(::ioctl(socket_.get(), SIOCOUTQ, &unacknowledged) == 0);
+    if (unacknowledged > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return unacknowledged == 0;
 }
 
 std::vector<std::byte> RawPeer::ReadAll() {

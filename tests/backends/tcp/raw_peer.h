@@ -29,6 +29,8 @@ class RawPeer {
   // A frame as a correct node would begin it.
   FrameHead Head(MessageType type, std::uint32_t index = 0, std::uint32_t payload_bytes = 0) const;
   void Send(const FrameHead& head, std::span<const std::byte> payload = {}) const;
+  // What was sent is at the other side, read or not. Waits for that, a second at most.
+  bool AllHasArrived() const;
   void SayGoodbye() const { Send(GoodbyeOf(scope_)); }
 
   // What has come and was not read yet; does not wait.

@@ -262,13 +262,9 @@ bool LocalOperations::WaitForRoom(const OperationEnd& end, Clock::time_point dea
          state_.alive();
 }
 
-std::uint64_t LocalOperations::FirstAtItsPlace() const noexcept {
-  return next_sequence_ - std::min<std::uint64_t>(next_sequence_, capacity_);
-}
-
 LocalOperations::Operation* LocalOperations::OldestInFlight(std::uint64_t from) {
-  from = std::max(from, FirstAtItsPlace());
-  for (std::uint64_t sequence = from; sequence < next_sequence_; ++sequence) {
+  for (std::uint64_t sequence = std::max(from, places_.FirstOf(next_sequence_));
+       sequence < next_sequence_; ++sequence) {
     if (IsInFlight(places_.WordAt(sequence), sequence)) return places_.EntryAt(sequence);
   }
   return nullptr;
@@ -285,7 +281,8 @@ void LocalOperations::EndOthers() {
       if (left-- <= 0) break;
       ended = EndInOrder(*straggler->tensor.load(std::memory_order_relaxed)) || ended;
     }
-    for (std::uint64_t from = FirstAtItsPlace(); from < next_sequence_ && left > 0; ++from) {
+    for (std::uint64_t from = places_.FirstOf(next_sequence_); from < next_sequence_ && left > 0;
+         ++from) {
       if (!IsInFlight(places_.WordAt(from), from)) continue;
       --left;
       ended = EndInOrder(*places_.EntryAt(from)->tensor.load(std::memory_order_relaxed)) || ended;
@@ -298,8 +295,8 @@ LocalOperations::Operation* LocalOperations::OldestThatMayAdvance(std::uint64_t 
   for (const auto& [sequence, straggler] : table_.stragglers_in_flight()) {
     if (MayAdvance(*straggler)) return straggler;
   }
-  for (std::uint64_t sequence = std::max(from, FirstAtItsPlace()); sequence < next_sequence_;
-       ++sequence) {
+  for (std::uint64_t sequence = std::max(from, places_.FirstOf(next_sequence_));
+       sequence < next_sequence_; ++sequence) {
     if (!IsInFlight(places_.WordAt(sequence), sequence)) continue;
     Operation* const operation = places_.EntryAt(sequence);
     if (MayAdvance(*operation)) return operation;

@@ -321,8 +321,7 @@ class LocalOperations final : public OperationQueue {
   void RingSleepers() noexcept;
 
   WaitResult Look(const Operation& operation, std::uint64_t sequence) const noexcept;
-  // Those in flight before it are stragglers, of which OldestInFlight does not know.
-  std::uint64_t FirstAtItsPlace() const noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of those at their places.
   Operation* OldestInFlight(std::uint64_t from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Operation* OldestThatMayAdvance(std::uint64_t from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends what is done of other operations than the one that is waited for: a rank that waits for

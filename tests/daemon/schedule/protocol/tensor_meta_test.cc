@@ -1,7 +1,9 @@
 #include "daemon/schedule/protocol/tensor_meta.h"
 
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ringd {
@@ -19,6 +21,18 @@ LocatedRankMeta At(int rank, const std::string& node, TensorMeta meta) {
 }
 
 }  // namespace
+
+TEST_CASE("TensorMeta: what is wrong with a shape") {
+  const auto problem_of = [](std::vector<std::int64_t> shape) {
+    return ProblemOfShape(Meta(DataType::kFloat32, std::move(shape)));
+  };
+  CHECK(problem_of({}) == "");
+  CHECK(problem_of({std::int64_t{1} << 60}) == "");  // of 4 bytes each: 2^62
+  CHECK(problem_of({(std::int64_t{1} << 60) + 1}) == "more than 2^62 bytes");
+  CHECK(problem_of({std::int64_t{1} << 40, std::int64_t{1} << 40}) == "more than 2^62 bytes");
+  CHECK(problem_of({std::int64_t{1} << 40, std::int64_t{1} << 40, 0}) == "");
+  CHECK(problem_of({0, -1}) == "a dimension of -1");
+}
 
 TEST_CASE("TensorMeta: counts elements and bytes") {
   CHECK(ElementCount(Meta(DataType::kFloat64, {})) == 1);
