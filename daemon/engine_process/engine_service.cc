@@ -329,7 +329,7 @@ void EngineService::OnJobEnded(const v1::Job& job) {
 
 void EngineService::Keep(KeptState changed) {
   v1::FromEngine word;
-  word.mutable_keep()->set_state(FormatState(Bounded(std::move(changed), kMostPassedBytes)));
+  word.mutable_keep()->set_state(FormatBounded(std::move(changed), kMostPassedBytes));
   Send(word);
 }
 

@@ -28,7 +28,7 @@ CoordinatorConfig MakeConfig(const Scenario& scenario) {
 PlanTuner::Options TunerOptions() {
   PlanTuner::Options options;
   options.least_gain = {0.01, nanoseconds(1)};
-  options.first_pause = nanoseconds(0);
+  options.first_pause = options.first_search_pause = nanoseconds(0);
   return options;
 }
 

@@ -30,6 +30,10 @@ std::string JobCommunicator::OfCommunicator() const {
 }
 
 bool JobCommunicator::AbsentRanksAreBlocked(TensorHandle missing) const {
+  // In an ordinary step they compute, and this is asked of each tensor that is still to come.
+  const bool any_sleeps = std::any_of(members_.begin(), members_.end(),
+                                      [](const auto& member) { return member->ClientSleeps(); });
+  if (!any_sleeps) return false;
   const auto absent = MembersWithoutSubmission(scheduler_->NameOf(missing));
   // None: what the ranks submitted before is still under way.
   return !absent.empty() && std::all_of(absent.begin(), absent.end(), [this](int member) {

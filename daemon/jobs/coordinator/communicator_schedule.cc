@@ -16,9 +16,6 @@ namespace {
 
 constexpr std::chrono::nanoseconds kBetweenTellings = std::chrono::milliseconds(500);
 
-// What was learned is also kept while a job runs: its end may be that of ringd.
-constexpr std::chrono::nanoseconds kBetweenKeepings = std::chrono::minutes(1);
-
 // Who does not answer an inquiry by then is told of as one that doesn't.
 constexpr auto kInquiryGrace = std::chrono::seconds(1);
 
@@ -175,13 +172,17 @@ void CommunicatorSchedule::Advance(Clock::time_point now, bool judges) {
     outgoing_.clear();
     schedule_->Flush(now, outgoing_);
     for (const CoordinatorMessage& message : outgoing_) {
-      plan_untold_ = plan_untold_ || std::holds_alternative<Schedule>(message) ||
-                     std::holds_alternative<Retire>(message);
+      if (std::holds_alternative<Schedule>(message) || std::holds_alternative<Retire>(message)) {
+        plan_untold_ = true;
+        keeping_pause_ = kFirstKeepingPause;
+        next_keeping_ = std::min(next_keeping_, now + kFirstKeepingPause);
+      }
       Broadcast(ToProto(message));
     }
     plan_untold_ = plan_untold_ || tuned;
     if (tuned && now >= next_keeping_) {
-      next_keeping_ = now + kBetweenKeepings;
+      next_keeping_ = now + keeping_pause_;
+      keeping_pause_ = std::min(2 * keeping_pause_, kLongestKeepingPause);
       KeepPlan();
     }
   }

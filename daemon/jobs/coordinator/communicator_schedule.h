@@ -73,6 +73,11 @@ class CommunicatorSchedule {
   void Broadcast(v1::CoordinatorMessage message, const LinkId* except = nullptr);
 
  private:
+  // What was learned is also kept while a job runs: its end may be that of ringd. That takes the
+  // engine some 20 us for each tensor, so what hardly changes is kept ever more rarely.
+  static constexpr std::chrono::nanoseconds kFirstKeepingPause = std::chrono::minutes(1);
+  static constexpr std::chrono::nanoseconds kLongestKeepingPause = std::chrono::minutes(16);
+
   struct Node {
     LinkId link;
     MemberNode member;
@@ -111,6 +116,7 @@ class CommunicatorSchedule {
   bool plan_untold_ = false;  // the nodes have not heard what is planned now
   Clock::time_point next_telling_;
   Clock::time_point next_keeping_;
+  std::chrono::nanoseconds keeping_pause_ = kFirstKeepingPause;  // after the next one
   std::vector<CoordinatorMessage> outgoing_;
   Inquiry inquiry_;
   std::optional<Stall> next_stall_;  // the present one's, and what was reported meanwhile

@@ -102,6 +102,19 @@ absl::StatusOr<KeptPlan> Read(const v1::KeptPlan& plan) {
   return result;
 }
 
+// Those with too many tensors for so many bytes: no tensor takes less than that, and with many of
+// them it costs much to find out what they take.
+void DropLastPlans(KeptState& state, std::size_t most_bytes) {
+  constexpr std::size_t kLeastTensorBytes = 24;
+  std::size_t tensors = 0;
+  const auto first_too_many =
+      std::find_if(state.plans.begin(), state.plans.end(), [&](const StoredPlan& stored) {
+        tensors += TensorCount(*stored.plan);
+        return tensors > most_bytes / kLeastTensorBytes;
+      });
+  state.plans.erase(first_too_many, state.plans.end());
+}
+
 }  // namespace
 
 std::string HashText(absl::string_view text) {
@@ -178,16 +191,14 @@ std::string FormatState(const KeptState& state) {
   return json + "\n";
 }
 
+std::string FormatBounded(KeptState state, std::size_t most_bytes) {
+  DropLastPlans(state, most_bytes);
+  std::string text = FormatState(state);
+  return text.size() <= most_bytes ? text : FormatState(Bounded(std::move(state), most_bytes));
+}
+
 KeptState Bounded(KeptState state, std::size_t most_bytes) {
-  // No tensor takes less, and with many of them it costs much to find out what they take.
-  constexpr std::size_t kLeastTensorBytes = 24;
-  std::size_t tensors = 0;
-  const auto first_too_many =
-      std::find_if(state.plans.begin(), state.plans.end(), [&](const StoredPlan& stored) {
-        tensors += TensorCount(*stored.plan);
-        return tensors > most_bytes / kLeastTensorBytes;
-      });
-  state.plans.erase(first_too_many, state.plans.end());
+  DropLastPlans(state, most_bytes);
   // Of a part that takes so many bytes, those that are more than `over` too many, or all but half.
   const auto shrink = [](auto& entries, std::size_t bytes, std::size_t over) {
     const double share =

@@ -69,6 +69,8 @@ inline constexpr std::size_t kMostPassedBytes = std::size_t{1} << 20;
 // As much of it as is formatted in so many bytes: the last entries go, of the plans, links or
 // trials that take most of them.
 KeptState Bounded(KeptState state, std::size_t most_bytes);
+// That, formatted; what is short enough is formatted once.
+std::string FormatBounded(KeptState state, std::size_t most_bytes);
 
 // One bad entry is no reason to measure and learn all others again.
 //   kInvalidArgument: no such JSON, or another version.

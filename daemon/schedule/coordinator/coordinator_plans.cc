@@ -175,19 +175,20 @@ bool Coordinator::Impl::ReplanIfBetter(const LeastGain& least) {
   std::erase_if(
       live, [](const PlannedBucket& bucket) { return NeedsLaunch(bucket.tensors.front().meta); });
   if (live.empty()) return false;
-  const PlanComparison today = planner_.Compare(live);
-  const nanoseconds now = today.learned;
-  const auto exposed = static_cast<double>((now - today.compute).count());
+  std::vector<LearnedTensor> tensors = TensorsOf(live);
+  nanoseconds compute{0};
+  for (const LearnedTensor& tensor : tensors) compute = std::max(compute, tensor.ready_offset);
+  const nanoseconds now = planner_.StepTime(live);
+  const auto exposed = static_cast<double>((now - compute).count());
   const auto share = nanoseconds(static_cast<std::int64_t>(exposed * least.share));
   const nanoseconds least_gain = std::max(least.time, std::min(share, least.enough));
-  const auto is_better = [&](const std::vector<LearnedTensor>& tensors) {
-    const std::vector<PlannedBucket> plan = planner_.Plan(tensors, config_.max_buckets);
+  const auto is_better = [&](const std::vector<LearnedTensor>& planned) {
+    const std::vector<PlannedBucket> plan = planner_.Plan(planned, config_.max_buckets);
     const nanoseconds then = planner_.StepTime(plan);
     if (then + least_gain <= now) return true;
     // What takes hardly longer with far fewer operations leaves the processors to the trainers.
     return then <= now + planner_.link().operation_overhead && 2 * plan.size() <= live.size();
   };
-  std::vector<LearnedTensor> tensors = TensorsOf(live);
   if (is_better(tensors)) {
     Replan();
     return true;

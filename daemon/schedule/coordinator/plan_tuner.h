@@ -2,7 +2,8 @@
 // and decides when another plan is worth the change.
 //
 // A change costs a moment in which some tensors are negotiated, so it must promise something
-// (Options::least_gain); and it comes at most every so often, ever more seldom.
+// (Options::least_gain); and it comes at most every so often, ever more seldom. So does the search
+// for one where there is none.
 //
 // Thread safety: none; one thread owns it, with the coordinator. Reads no clock.
 #ifndef RINGD_DAEMON_SCHEDULE_COORDINATOR_PLAN_TUNER_H_
@@ -35,6 +36,10 @@ class PlanTuner {
     // Between two new plans: this long, then twice as long each time, up to the longest.
     std::chrono::nanoseconds first_pause = std::chrono::seconds(1);
     std::chrono::nanoseconds longest_pause = std::chrono::seconds(60);
+    // Likewise after a search that has found none: it takes the engine milliseconds, and in a job
+    // over many nodes there is always one that reports.
+    std::chrono::nanoseconds first_search_pause = std::chrono::milliseconds(250);
+    std::chrono::nanoseconds longest_search_pause = std::chrono::seconds(8);
   };
 
   PlanTuner(const Options& options, const LinkModel& start, LinkSource source,
@@ -62,6 +67,8 @@ class PlanTuner {
   bool dirty_ = false;
   std::chrono::nanoseconds pause_;
   TimePoint next_replan_;
+  std::chrono::nanoseconds search_pause_;
+  TimePoint next_search_;
 };
 
 }  // namespace ringd

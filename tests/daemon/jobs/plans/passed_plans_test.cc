@@ -148,8 +148,10 @@ TEST_CASE("Bounded: a plan that is too large alone is left out, and of many link
   CHECK(Bounded({{Stored(kAlices, Plan("a", 40'000))}, {}, {}}, kMostPassedBytes).plans.empty());
   KeptState state{{Stored(kAlices, Plan("a"))}, {}, {}};
   for (int i = 0; i < 110'000; ++i) state.links.push_back(Link("from", std::to_string(i)));
-  const KeptState bounded = Bounded(std::move(state), kMostPassedBytes);
+  const KeptState bounded = Bounded(state, kMostPassedBytes);
   CHECK(FormatState(bounded).size() <= kMostPassedBytes);
+  CHECK(FormatBounded(state, kMostPassedBytes) == FormatState(bounded));
+  CHECK(FormatBounded(bounded, kMostPassedBytes) == FormatState(bounded));
   CHECK(bounded.plans.size() == 1);
   REQUIRE(bounded.links.size() > 4'000);
   CHECK(bounded.links[0].to == "0");

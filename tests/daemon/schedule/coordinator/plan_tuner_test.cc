@@ -1,5 +1,6 @@
 #include "daemon/schedule/coordinator/plan_tuner.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <string>
@@ -159,6 +160,28 @@ TEST_CASE("PlanTuner: plans change ever more seldom, however much the measuremen
     const nanoseconds least = std::min<nanoseconds>(seconds(1) * (1 << (i - 1)), seconds(60));
     CHECK(changes[i] - changes[i - 1] >= least);
   }
+}
+
+TEST_CASE("PlanTuner: a search that found nothing is repeated ever more seldom") {
+  Tuned tuned;
+  const auto tune = [&tuned](const NodeMeasurements& measured) {
+    for (int node = 0; node < 2; ++node) tuned.tuner.OnMeasurements(NodeIndex(node), measured);
+    tuned.tuner.Tune(tuned.two.coordinator, tuned.two.now);
+    return tuned.two.coordinator.Status().replans;
+  };
+  NodeMeasurements worse = tuned.Spread(milliseconds(10));
+  worse.link = Tuned::SlowLink().link;
+  const int fruitless = GENERATE(1, 20);
+  nanoseconds pause(0);
+  for (int i = 0; i < fruitless; ++i) {
+    tuned.two.now += pause;
+    CHECK(tune(Tuned::SlowLink()) == 0);
+    pause = std::min<nanoseconds>(milliseconds(250) * (1 << std::min(i, 6)), seconds(8));
+  }
+  tuned.two.now += pause - milliseconds(1);
+  CHECK(tune(worse) == 0);
+  tuned.two.now += milliseconds(1);
+  CHECK(tune(worse) == 1);
 }
 
 TEST_CASE("PlanTuner: tensors that nobody schedules do no harm") {
