@@ -14,8 +14,6 @@
 namespace ringd {
 namespace {
 
-constexpr std::chrono::nanoseconds kBetweenTellings = std::chrono::milliseconds(500);
-
 // Who does not answer an inquiry by then is told of as one that doesn't.
 constexpr auto kInquiryGrace = std::chrono::seconds(1);
 
@@ -174,25 +172,24 @@ void CommunicatorSchedule::Advance(Clock::time_point now, bool judges) {
     for (const CoordinatorMessage& message : outgoing_) {
       if (std::holds_alternative<Schedule>(message) || std::holds_alternative<Retire>(message)) {
         plan_untold_ = true;
-        keeping_pause_ = kFirstKeepingPause;
-        next_keeping_ = std::min(next_keeping_, now + kFirstKeepingPause);
+        telling_pause_.StartOver(now);
+        keeping_pause_.StartOver(now);
       }
       Broadcast(ToProto(message));
     }
     plan_untold_ = plan_untold_ || tuned;
-    if (tuned && now >= next_keeping_) {
-      next_keeping_ = now + keeping_pause_;
-      keeping_pause_ = std::min(2 * keeping_pause_, kLongestKeepingPause);
+    if (tuned && keeping_pause_.IsOver(now)) {
+      keeping_pause_.Begin(now);
       KeepPlan();
     }
   }
-  if (plan_untold_ && now >= next_telling_) TellPlan(now);
+  if (plan_untold_ && telling_pause_.IsOver(now)) TellPlan(now);
 }
 
 // Only people look at it, so it may be a little late, and plans that change often are not all told.
 void CommunicatorSchedule::TellPlan(Clock::time_point now) {
   plan_untold_ = false;
-  next_telling_ = now + kBetweenTellings;
+  telling_pause_.Begin(now);
   v1::CoordinatorMessage message;
   *message.mutable_plan() = DescribePlan(schedule_->Status(), *tuner_, options_.fusion);
   if (LinkModel::MayBeFlat(tuner_->link().node_count)) {

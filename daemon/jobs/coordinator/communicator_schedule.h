@@ -20,6 +20,7 @@
 #include "daemon/schedule/coordinator/coordinator.h"
 #include "daemon/schedule/coordinator/plan_tuner.h"
 #include "daemon/schedule/planning/fusion_policy.h"
+#include "daemon/schedule/protocol/growing_pause.h"
 #include "proto/base/clock.h"
 #include "proto/rpc/peer.pb.h"
 #include "proto/shm/ordered_operation.h"
@@ -73,11 +74,6 @@ class CommunicatorSchedule {
   void Broadcast(v1::CoordinatorMessage message, const LinkId* except = nullptr);
 
  private:
-  // What was learned is also kept while a job runs: its end may be that of ringd. That takes the
-  // engine some 20 us for each tensor, so what hardly changes is kept ever more rarely.
-  static constexpr std::chrono::nanoseconds kFirstKeepingPause = std::chrono::minutes(1);
-  static constexpr std::chrono::nanoseconds kLongestKeepingPause = std::chrono::minutes(16);
-
   struct Node {
     LinkId link;
     MemberNode member;
@@ -114,9 +110,11 @@ class CommunicatorSchedule {
   std::unique_ptr<PlanTuner> tuner_;
   bool dirty_ = false;
   bool plan_untold_ = false;  // the nodes have not heard what is planned now
-  Clock::time_point next_telling_;
-  Clock::time_point next_keeping_;
-  std::chrono::nanoseconds keeping_pause_ = kFirstKeepingPause;  // after the next one
+  // Both take the engine time for each tensor (2 and 20 us), so what hardly changes is told and
+  // kept ever more rarely.
+  GrowingPause telling_pause_{std::chrono::milliseconds(500), std::chrono::seconds(4)};
+  // What was learned is also kept while a job runs: its end may be that of ringd.
+  GrowingPause keeping_pause_{std::chrono::minutes(1), std::chrono::minutes(16)};
   std::vector<CoordinatorMessage> outgoing_;
   Inquiry inquiry_;
   std::optional<Stall> next_stall_;  // the present one's, and what was reported meanwhile

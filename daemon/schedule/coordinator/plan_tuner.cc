@@ -33,8 +33,8 @@ PlanTuner::PlanTuner(const Options& options, const LinkModel& start, LinkSource 
       source_(source),
       observations_(node_count),
       has_reported_(node_count, false),
-      pause_(options.first_pause),
-      search_pause_(options.first_search_pause) {}
+      replan_pause_(options.first_pause, options.longest_pause),
+      search_pause_(options.first_search_pause, options.longest_search_pause) {}
 
 void PlanTuner::OnMeasurements(NodeIndex from, NodeMeasurements measured) {
   const auto node = static_cast<std::size_t>(from.value());
@@ -65,16 +65,15 @@ bool PlanTuner::Tune(Coordinator& coordinator, TimePoint now) {
   coordinator.SetReadiness(slowest);
   const bool all_have_reported =
       std::all_of(has_reported_.begin(), has_reported_.end(), [](bool has) { return has; });
-  if (!options_.may_replan || !all_have_reported || now < next_replan_ || now < next_search_) {
+  if (!options_.may_replan || !all_have_reported || !replan_pause_.IsOver(now) ||
+      !search_pause_.IsOver(now)) {
     return true;
   }
   if (coordinator.ReplanIfBetter(options_.least_gain)) {
-    next_replan_ = now + pause_;
-    pause_ = std::min(2 * pause_, options_.longest_pause);
-    search_pause_ = options_.first_search_pause;
+    replan_pause_.Begin(now);
+    search_pause_.StartOver();
   } else {
-    next_search_ = now + search_pause_;
-    search_pause_ = std::min(2 * search_pause_, options_.longest_search_pause);
+    search_pause_.Begin(now);
   }
   return true;
 }

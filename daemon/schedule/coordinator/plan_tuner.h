@@ -19,6 +19,7 @@
 #include "daemon/schedule/coordinator/coordinator.h"
 #include "daemon/schedule/link/link_model.h"
 #include "daemon/schedule/link/measurements.h"
+#include "daemon/schedule/protocol/growing_pause.h"
 #include "daemon/schedule/protocol/schedule_time.h"
 #include "proto/types/ids.h"
 
@@ -65,10 +66,8 @@ class PlanTuner {
   std::vector<bool> has_reported_;                                                    // by node
   std::unordered_map<std::string, std::vector<std::chrono::nanoseconds>> readiness_;  // by node
   bool dirty_ = false;
-  std::chrono::nanoseconds pause_;
-  TimePoint next_replan_;
-  std::chrono::nanoseconds search_pause_;
-  TimePoint next_search_;
+  GrowingPause replan_pause_;
+  GrowingPause search_pause_;
 };
 
 }  // namespace ringd
