@@ -35,11 +35,8 @@ def _precompiled_header_impl(ctx):
             action_name = action,
             variables = variables,
         ),
-        env = cc_common.get_environment_variables(
-            feature_configuration = features,
-            action_name = action,
-            variables = variables,
-        ),
+        # With the versions of Debian's packages: the headers change with them (.bazelrc.packages).
+        use_default_shell_env = True,
         inputs = depset([header, ctx.file.header], transitive = [toolchain.all_files]),
         outputs = [compiled],
         mnemonic = "CppPrecompile",
