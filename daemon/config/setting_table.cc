@@ -175,8 +175,8 @@ std::vector<Setting> MakeTable() {
       {"small_broadcast_bytes", Kind::kBytes, &C::small_broadcast_bytes,
        "broadcasts up to this size take the algorithm with the fewest steps", 0, 128 * kKiB},
       {"rank_exchange", Kind::kSwitch, &C::rank_exchange,
-       "let the ranks of a job over up to 16 nodes carry out small all-reduces that they wait for "
-       "themselves, over connections that ringd opens"},
+       "let the ranks of a job over up to 16 nodes of up to 64 ranks carry out small all-reduces "
+       "that they wait for themselves, over connections that ringd opens"},
 
       {"cuda_library", Kind::kLibrary, &C::cuda_library,
        "the CUDA driver, by the name under which the loader finds it or by its path; opened when "

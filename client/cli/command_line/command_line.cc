@@ -24,14 +24,15 @@ using Value = CompletedOption::Value;
 constexpr char kFooter[] = R"(
 Options stand before or behind the command.
 ringctl asks the ringd at --socket, else RINGD_SOCKET, else /run/ringd/ringd.sock.
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no ringd answers; run: 128 + N after signal N.)";
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no ringd answers; run: 128 + N after signal N.
+On a terminal states are coloured, unless NO_COLOR is set.)";
 
 constexpr char kRunFooter[] = R"(
 The command follows the options, best behind --, with all its own options.
 Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT
-and RINGD_* in its environment, and one OpenMP thread unless OMP_NUM_THREADS is set. Rank 0 reads
-ringctl's input if that is no terminal. The first rank that fails ends the others and is named;
-ringctl then exits with 1.
+and RINGD_* in its environment, and OMP_NUM_THREADS=1 and PYTHONUNBUFFERED=1 unless these are set.
+Rank 0 reads ringctl's input if that is no terminal. The first rank that fails ends the others and
+is named; ringctl then exits with 1, as after --timeout.
   ringctl run -n 4 -- python train.py             on this node, through its ringd or a private one
   ringctl run --nodes 2 -n 2 -- python train.py   on two pretended nodes of two ranks)";
 
@@ -92,13 +93,15 @@ CLI::App* AddRun(CLI::App& app, RunOptions& options) {
       ->type_name("SECONDS")
       ->check(CLI::Range(0.0, kLongestSeconds));
   run->add_option("--socket", options.socket,
-                  "the ringd to use [RINGD_SOCKET or /run/ringd/ringd.sock if one answers there, "
-                  "else a private one]")
+                  "the ringd to use [RINGD_SOCKET or /run/ringd/ringd.sock if one there takes "
+                  "new jobs, else a private one]")
       ->type_name("PATH");
   run->add_option("--state-dir", options.state_folder,
                   "where private ringds keep what they learn, for the next run [nowhere]")
       ->type_name("DIR");
-  run->add_option("--log-dir", options.log_folder, "also write each rank's output to files here")
+  run->add_option("--log-dir", options.log_folder,
+                  "also write each rank's output here, to rank-N.out and rank-N.err, and private "
+                  "ringds' logs, to ringd-N.log")
       ->type_name("DIR");
   run->add_flag_callback(
       "--no-prefix", [&options] { options.prefix = false; }, "print lines without the rank");

@@ -23,9 +23,9 @@ Start the program with ``ringctl run -n 4 -- python train.py``, torchrun, mpirun
     Compression                             compression=
     empty                                   a tensor that is reduced without a copy
 
-CUDA tensors are taken, too; operations on them have the order of streams, and the host does not
-wait. Every function may be called from any thread. Operations that have names may come in any order
-on the ranks. Unnamed ones are matched by their order.
+CUDA tensors are taken, too; operations on them have the order of streams, and the host mostly does
+not wait. Every function may be called from any thread. Operations that have names may come in any
+order on the ranks. Unnamed ones are matched by their order.
 
 Errors are ``ringd.RingdError``, of arguments also ``ValueError`` and ``TypeError``; see
 ``help("ringd")``.

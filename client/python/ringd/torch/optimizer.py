@@ -287,8 +287,8 @@ def DistributedOptimizer(
     """`optimizer`, made to step with the gradients of all ranks, or those of a process set.
 
     The result has `optimizer`'s class among its own, its state and its settings; use it in
-    `optimizer`'s place. It also has ``synchronize()`` and ``skip_synchronize()``, for what comes
-    between the reduction and the step:
+    `optimizer`'s place. It also has ``set_backward_passes_per_step()``, and ``synchronize()`` and
+    ``skip_synchronize()``, for what comes between the reduction and the step:
 
         loss.backward()
         optimizer.synchronize()
