@@ -14,7 +14,8 @@ def _precompiled_header_impl(ctx):
     ctx.actions.symlink(output = header, target_file = ctx.file.header)
     compiled = ctx.actions.declare_file(ctx.attr.name + ".h.gch")
 
-    # What differs from the flags of a source that includes it makes g++ read the header itself.
+    # The flags of a source that includes it: where most others differ g++ reads the header itself,
+    # and where the definition of __DATE__ does, g++ 12 crashes.
     variables = cc_common.create_compile_variables(
         feature_configuration = features,
         cc_toolchain = toolchain,
