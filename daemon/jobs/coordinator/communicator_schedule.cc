@@ -14,6 +14,8 @@
 namespace ringd {
 namespace {
 
+constexpr std::chrono::nanoseconds kBetweenTellings = std::chrono::milliseconds(500);
+
 // Who does not answer an inquiry by then is told of as one that doesn't.
 constexpr auto kInquiryGrace = std::chrono::seconds(1);
 
@@ -172,7 +174,6 @@ void CommunicatorSchedule::Advance(Clock::time_point now, bool judges) {
     for (const CoordinatorMessage& message : outgoing_) {
       if (std::holds_alternative<Schedule>(message) || std::holds_alternative<Retire>(message)) {
         plan_untold_ = true;
-        telling_pause_.StartOver(now);
         keeping_pause_.StartOver(now);
       }
       Broadcast(ToProto(message));
@@ -183,13 +184,13 @@ void CommunicatorSchedule::Advance(Clock::time_point now, bool judges) {
       KeepPlan();
     }
   }
-  if (plan_untold_ && telling_pause_.IsOver(now)) TellPlan(now);
+  if (plan_untold_ && now >= next_telling_) TellPlan(now);
 }
 
 // Only people look at it, so it may be a little late, and plans that change often are not all told.
 void CommunicatorSchedule::TellPlan(Clock::time_point now) {
   plan_untold_ = false;
-  telling_pause_.Begin(now);
+  next_telling_ = now + kBetweenTellings;
   v1::CoordinatorMessage message;
   *message.mutable_plan() = DescribePlan(schedule_->Status(), *tuner_, options_.fusion);
   if (LinkModel::MayBeFlat(tuner_->link().node_count)) {

@@ -110,10 +110,9 @@ class CommunicatorSchedule {
   std::unique_ptr<PlanTuner> tuner_;
   bool dirty_ = false;
   bool plan_untold_ = false;  // the nodes have not heard what is planned now
-  // Both take the engine time for each tensor (2 and 20 us), so what hardly changes is told and
-  // kept ever more rarely.
-  GrowingPause telling_pause_{std::chrono::milliseconds(500), std::chrono::seconds(4)};
-  // What was learned is also kept while a job runs: its end may be that of ringd.
+  Clock::time_point next_telling_;
+  // What was learned is also kept while a job runs: its end may be that of ringd. That takes the
+  // engine some 20 us for each tensor, so what hardly changes is kept ever more rarely.
   GrowingPause keeping_pause_{std::chrono::minutes(1), std::chrono::minutes(16)};
   std::vector<CoordinatorMessage> outgoing_;
   Inquiry inquiry_;

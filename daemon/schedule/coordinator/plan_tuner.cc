@@ -71,7 +71,7 @@ bool PlanTuner::Tune(Coordinator& coordinator, TimePoint now) {
   }
   if (coordinator.ReplanIfBetter(options_.least_gain)) {
     replan_pause_.Begin(now);
-    search_pause_.StartOver();
+    search_pause_.StartOver(now);
   } else {
     search_pause_.Begin(now);
   }

@@ -22,11 +22,10 @@ class GrowingPause {
   void Begin(TimePoint now) noexcept {
     end_ = now + std::exchange(next_, std::min(2 * next_, longest_));
   }
-  // The next pause is the first again. The present one goes on.
-  void StartOver() noexcept { next_ = first_; }
-  // The present one ends when a first pause that began now would, if not before.
+  // The next pause is the first again. The present one ends when a first one that began now would,
+  // if not before.
   void StartOver(TimePoint now) noexcept {
-    StartOver();
+    next_ = first_;
     end_ = std::min(end_, now + first_);
   }
 

@@ -29,7 +29,7 @@ TEST_CASE("GrowingPause: over at first, then twice as long each time, up to the 
   CHECK(lengths == std::vector<int>{2, 4, 7, 7});
 }
 
-TEST_CASE("GrowingPause: starting over is for the next pause, and shortens a long one") {
+TEST_CASE("GrowingPause: starting over shortens a long pause, and makes the next one the first") {
   GrowingPause pause(seconds(1), seconds(60));
   const TimePoint now{seconds(100)};
   pause.Begin(now);
@@ -37,13 +37,7 @@ TEST_CASE("GrowingPause: starting over is for the next pause, and shortens a lon
   pause.Begin(now);
   REQUIRE(LengthOf(pause, now) == 4);
 
-  SECTION("only the next") {
-    pause.StartOver();
-    CHECK(LengthOf(pause, now) == 4);
-    pause.Begin(now);
-    CHECK(LengthOf(pause, now) == 1);
-  }
-  SECTION("this one, too") {
+  SECTION("one that goes on for longer than the first") {
     pause.StartOver(now + seconds(1));
     CHECK(LengthOf(pause, now) == 2);
     pause.Begin(now);
@@ -52,6 +46,8 @@ TEST_CASE("GrowingPause: starting over is for the next pause, and shortens a lon
   SECTION("one that ends before") {
     pause.StartOver(now + seconds(3));
     CHECK(LengthOf(pause, now) == 4);
+    pause.Begin(now);
+    CHECK(LengthOf(pause, now) == 1);
   }
 }
 
